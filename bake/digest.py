@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,18 +48,17 @@ class Digest:
         return f"sha256:{self.hex}"
 
 
-class Readable(Protocol):
-    """An open binary stream that fills a buffer; it returns the number of bytes read, 0 at the end."""
+def read_into(stream: BinaryIO, buffer: memoryview) -> int:
+    """Fill a buffer from a stream; returns the number of bytes read, 0 at the end."""
+    return stream.readinto(buffer) or 0  # type: ignore[attr-defined] # typing.BinaryIO leaves readinto out
 
-    def readinto(self, buffer: memoryview, /) -> int | None: ...
 
-
-def stream_digest(stream: Readable, *, advance: Callable[[int], object] = lambda _: None) -> tuple[Digest, int]:
+def stream_digest(stream: BinaryIO, *, advance: Callable[[int], object] = lambda _: None) -> tuple[Digest, int]:
     """Hash a stream to its end; returns its digest and its size in bytes. Memory does not grow with the stream."""
     hasher = hashlib.sha256()
     buffer = memoryview(bytearray(CHUNK))
     size = 0
-    while count := stream.readinto(buffer):
+    while count := read_into(stream, buffer):
         hasher.update(buffer[:count])
         size += count
         advance(count)

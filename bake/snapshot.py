@@ -21,6 +21,20 @@ class SourceFile:
     digest: Digest | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """A local file's identity and age, from one stat: while it stays equal, so do the file's bytes.
+
+    Times are nanoseconds since the epoch. ctime is there because a program can set mtime back, and not ctime.
+    """
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
 class Snapshot(Protocol):
     """The files of one model, to be read. The caller closes the stream that `open` returns."""
 

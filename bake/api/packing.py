@@ -1,0 +1,128 @@
+"""Packing: every weight layer of a plan in the layout, each byte proven, in parallel. What is there already is not read."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bake import disk, layer
+from bake.api.fetching import needs_fetching, open_source
+from bake.api.workers import Workers, results
+from bake.errors import OutputError
+from bake.units import size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bake.api.workspace import Workspace
+    from bake.digest import Digest
+    from bake.layout import Layout
+    from bake.lock import LockedModel, ModelId
+    from bake.plan import ImagePlan, LayerPlan
+    from bake.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """A layer in the layout. `is_new` says that its bytes were read and written for it."""
+
+    plan: LayerPlan
+    digest: Digest
+    is_new: bool
+
+
+def pack_all(workspace: Workspace, image_plan: ImagePlan, layout: Layout) -> list[Packed]:
+    """Put every weight layer into the layout, in the plan's order."""
+    ready = {item.key: found for item in image_plan.layers if (found := find_layer(workspace, item, layout))}
+    for item, path in ((item, layout.blob(ready[item.key])) for item in image_plan.layers if item.key in ready):
+        if not path.exists():
+            _take(workspace, item, layout, ready[item.key])
+    absent = [item for item in image_plan.layers if item.key not in ready]
+    made = _pack_absent(workspace, image_plan, absent, layout) if absent else {}
+    return [
+        Packed(plan=item, digest=made.get(item.key) or ready[item.key], is_new=item.key in made)
+        for item in image_plan.layers
+    ]
+
+
+def find_layer(workspace: Workspace, item: LayerPlan, layout: Layout, *, read: bool = True) -> Digest | None:
+    """The diff_id of a layer that need not be packed: it lies in the layout or in the store, proven.
+
+    With `read`, a blob of the layout that this machine has not proven yet is read once, to prove it.
+    """
+    diff_id = item.diff_id or workspace.store.diff_id(item.key)
+    if diff_id is None:
+        return None
+    if workspace.store.layer(diff_id, size=item.size):
+        return diff_id
+    if layout.size(diff_id) != item.size:
+        return None
+    blob = layout.blob(diff_id)
+    proven = workspace.store.check(blob, diff_id) if read else workspace.store.is_proven(blob, diff_id)
+    return diff_id if proven else None
+
+
+def bytes_to_fetch(workspace: Workspace, models: dict[ModelId, LockedModel], layers: Sequence[LayerPlan]) -> int:
+    """Bytes that must come over the network to pack some layers."""
+    return sum(
+        file.size for item in layers for file in item.files if needs_fetching(workspace, models[item.model], file)
+    )
+
+
+def _take(workspace: Workspace, item: LayerPlan, layout: Layout, diff_id: Digest) -> None:
+    stored = workspace.store.layer(diff_id, size=item.size)
+    if stored is None:
+        raise OutputError(f"layer {diff_id} has left the store meanwhile", hint="build again")
+    layout.take(stored, diff_id)
+    workspace.store.prove(layout.blob(diff_id), diff_id)
+
+
+def _pack_absent(
+    workspace: Workspace, image_plan: ImagePlan, absent: Sequence[LayerPlan], layout: Layout
+) -> dict[Digest, Digest]:
+    _check_space(absent, layout)
+    models = {planned.model.id: planned.model for planned in image_plan.models}
+    size = sum(file.size for item in absent for file in item.files)
+    with contextlib.ExitStack() as stack:
+        to_fetch = bytes_to_fetch(workspace, models, absent)
+        fetching = stack.enter_context(workspace.progress.task(f"{image_plan.id}: fetching", to_fetch))
+        packing = stack.enter_context(workspace.progress.task(f"{image_plan.id}: packing", size))
+        workers = stack.enter_context(Workers())
+        sources = {
+            model: open_source(
+                workspace,
+                models[model],
+                [item for item in absent if item.model == model],
+                workers=workers,
+                advance=workers.watch(fetching),
+            )
+            for model in dict.fromkeys(item.model for item in absent)
+        }
+        advance = workers.watch(packing)
+        ordered = sorted(absent, key=lambda item: -item.size)  # the longest first, so that no core is idle at the end
+        futures = [
+            workers.compute(_pack_one, workspace, item, layout, sources[item.model], advance) for item in ordered
+        ]
+        return dict(zip((item.key for item in ordered), results(futures), strict=True))
+
+
+def _pack_one(
+    workspace: Workspace, item: LayerPlan, layout: Layout, source: Snapshot, advance: Callable[[int], object]
+) -> Digest:
+    with layout.writer() as writer:
+        diff_id = layer.pack(item, source, writer, advance=advance)
+        path = writer.commit(diff_id)
+    workspace.store.keep_layer(path, diff_id)
+    if item.diff_id is None:  # then every file in it was proven by its own sha256
+        workspace.store.remember_diff_id(item.key, diff_id)
+    return diff_id
+
+
+def _check_space(absent: Sequence[LayerPlan], layout: Layout) -> None:
+    needed = sum(item.size for item in absent)
+    if needed > (free := disk.free_bytes(layout.path)):
+        raise OutputError(
+            f"no space to write {layout.path}: {size_text(needed)} needed, {size_text(free)} free",
+            hint="free some, or name another place with --to oci:PATH; bake cache prune empties the store",
+        )

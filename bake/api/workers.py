@@ -1,0 +1,79 @@
+"""Workers: threads that all stop soon after one of them fails or a person interrupts, and leave nothing half-done behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bake.errors import BakeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+
+_T = TypeVar("_T")
+
+DOWNLOADS = 8
+"""Files fetched at once: enough for the Hub's line to be the limit, few enough not to be rate-limited."""
+
+
+class StoppedError(BakeError):
+    """This thread was told to stop because the work it belongs to has failed; that failure is what is reported."""
+
+
+class Workers:
+    """Two pools, one for what waits for the network and one for what takes a core, and one way to stop both."""
+
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+        self._network = ThreadPoolExecutor(DOWNLOADS)
+        self._cores = ThreadPoolExecutor(cores())
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if kind is not None:
+            self._stopping.set()
+        for pool in (self._cores, self._network):
+            pool.shutdown(wait=False, cancel_futures=kind is not None)
+        for pool in (self._network, self._cores):
+            pool.shutdown(wait=True)
+
+    def download(self, function: Callable[..., _T], *args: Any) -> Future[_T]:
+        return self._network.submit(function, *args)
+
+    def compute(self, function: Callable[..., _T], *args: Any) -> Future[_T]:
+        return self._cores.submit(function, *args)
+
+    def watch(self, advance: Callable[[int], object]) -> Callable[[int], object]:
+        """`advance`, which stops the thread that calls it when the work is given up."""
+
+        def watched(count: int) -> None:
+            if self._stopping.is_set():
+                raise StoppedError("stopped")
+            advance(count)
+
+        return watched
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, but not longer than the work goes on."""
+        if self._stopping.wait(seconds):
+            raise StoppedError("stopped")
+
+
+def results(futures: Iterable[Future[_T]]) -> list[_T]:
+    """The results in order; the first failure is raised as soon as it happens."""
+    ordered = list(futures)
+    done, _ = wait(ordered, return_when=FIRST_EXCEPTION)
+    failures = [error for future in done if (error := future.exception())]
+    if failures:
+        raise next((error for error in failures if not isinstance(error, StoppedError)), failures[0])
+    return [future.result() for future in ordered]
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,121 @@
+"""Workspace: one lock, one store, and whom to tell about progress. What every verb is given."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from bake import disk
+from bake.errors import LockError, SourceError
+from bake.lock import FORMAT, Lock
+from bake.lock.dump import dumps
+from bake.lock.parse import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from bake.lock import LockedModel, ModelId
+    from bake.store import Store
+
+LOCK_NAME = "models.lock"
+
+
+class Progress(Protocol):
+    """Whom the verbs tell how far they are. Every method may be called from any thread."""
+
+    def task(self, label: str, total: int) -> AbstractContextManager[Callable[[int], object]]:
+        """A piece of work of `total` bytes; the function that it gives takes each count of bytes done."""
+        ...
+
+    def note(self, text: str) -> None: ...
+
+    def warn(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """`path` is models.lock; relative sources, bases and outputs are taken from its folder."""
+
+    path: Path
+    store: Store
+    progress: Progress
+    offline: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    def load(self) -> Lock:
+        """Read the lock. Raises LockError."""
+        return parse(self._text(), where=self.path.name)
+
+    def is_canonical(self) -> bool:
+        """Whether the lock's text is what bake would write."""
+        return self._text() == dumps(self.load())
+
+    @contextlib.contextmanager
+    def editing(self) -> Iterator[None]:
+        """Hold the lock against other bakes while it is read, changed and saved."""
+        with self.store.holding(f"lock {self.path.resolve()}"):
+            yield
+
+    def save(self, lock: Lock) -> bool:
+        """Write the lock, if that changes it; returns whether it did. Raises LockError for one of a newer format."""
+        if lock.format > FORMAT:
+            raise LockError(
+                f"{self.path.name} has format {lock.format[0]}.{lock.format[1]}, newer than this bake writes "
+                f"({FORMAT[0]}.{FORMAT[1]}); writing it would lose what this bake does not know",
+                hint="upgrade bake: pip install --upgrade bake",
+            )
+        text = dumps(lock).encode()
+        target = self.path.resolve()
+        with contextlib.suppress(FileNotFoundError):
+            if target.read_bytes() == text:
+                return False
+        disk.write(target, text)
+        return True
+
+    def source_folder(self, model: LockedModel) -> Path:
+        """The folder of a `dir://` source."""
+        return Path(os.path.normpath(self.folder / Path(model.source.removeprefix("dir://")).expanduser()))
+
+    def layout_folder(self, image: str) -> Path:
+        """The folder of an `oci:PATH`."""
+        return Path(os.path.normpath(self.folder / Path(image.removeprefix("oci:")).expanduser()))
+
+    def default_output(self, model: ModelId) -> Path:
+        """Where the image of a model goes unless told otherwise: `dist/NAME-VERSION` beside the lock."""
+        return self.folder / "dist" / f"{model.name}-{model.version}"
+
+    def shown(self, path: Path) -> str:
+        """A path as a person would type it here."""
+        relative = os.path.relpath(path)
+        return str(path) if relative.startswith("../..") else relative
+
+    def _text(self) -> str:
+        try:
+            return self.path.read_bytes().decode()
+        except FileNotFoundError as error:
+            raise LockError(
+                f"no {self.path.name} in {self.path.parent.absolute()} or above", hint="bake init writes one"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise LockError(f"{self.path.name}: expected UTF-8, found byte {error.object[error.start]:#x}") from error
+        except OSError as error:
+            raise LockError(f"cannot read {self.path}: {error.strerror}") from error
+
+
+def find_lock(start: Path) -> Path:
+    """The models.lock of a folder or of the nearest folder above it; where there is none, where one would be written."""
+    for folder in (start, *start.parents):
+        if (folder / LOCK_NAME).exists():
+            return folder / LOCK_NAME
+    return start / LOCK_NAME
+
+
+def offline_error(what: str) -> SourceError:
+    return SourceError(f"{what} is not in the store, and --offline allows no network", hint="run it without --offline")

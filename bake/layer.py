@@ -1,0 +1,231 @@
+"""LayerPlan + Snapshot -> the bytes of a reproducible tar, and its diff_id. One pass, and nothing enters unverified.
+
+A layer whose diff_id is known proves that alone: one hash a byte. Otherwise each file's sha256 is proven as the diff_id is
+computed: two hashes in the same read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from bake import tar
+from bake.digest import CHUNK, Digest, read_into, stream_digest
+from bake.errors import DigestError, LockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from bake.plan import LayerPlan
+    from bake.record import RecordedFile
+    from bake.snapshot import Snapshot
+
+
+class Sink(Protocol):
+    """Where a layer's bytes go."""
+
+    def write(self, content: bytes, /) -> object: ...
+
+    def copy(self, stream: BinaryIO, size: int, show: Callable[[memoryview], object], /) -> int:
+        """Take up to `size` bytes of a stream; each run of bytes, as it now lies in the sink, is shown once, in order.
+
+        Returns the number of bytes taken, less than `size` where the stream ended.
+        """
+        ...
+
+
+class Discard:
+    """A sink that keeps nothing: for a layer's digest alone."""
+
+    def write(self, content: bytes, /) -> object:
+        return len(content)
+
+    def copy(self, stream: BinaryIO, size: int, show: Callable[[memoryview], object], /) -> int:
+        buffer = memoryview(bytearray(min(CHUNK, size) or 1))
+        left = size
+        while left:
+            if not (count := read_into(stream, buffer[: min(len(buffer), left)])):
+                break
+            show(buffer[:count])
+            left -= count
+        return size - left
+
+
+def pack(
+    layer: LayerPlan, snapshot: Snapshot, sink: Sink, *, advance: Callable[[int], object] = lambda _: None
+) -> Digest:
+    """Write a layer into a sink and return its diff_id.
+
+    Raises DigestError where a file's bytes are not those of the lock, and LockError where they are but the lock's diff_id is
+    not theirs. What the sink then holds must be thrown away.
+    """
+    prove = _prove if layer.diff_id is None else None
+    diff_id = _write(layer, snapshot, sink, settle=prove, advance=advance)
+    if layer.diff_id is not None and diff_id != layer.diff_id:
+        raise _blame(layer, snapshot, found=diff_id)
+    return diff_id
+
+
+def learn(
+    layer: LayerPlan, snapshot: Snapshot, *, advance: Callable[[int], object] = lambda _: None
+) -> tuple[Digest, Mapping[str, Digest]]:
+    """Read a layer's files once: its diff_id, and each file's sha256 by path. The plan's own digests are not looked at."""
+    found: dict[str, Digest] = {}
+    diff_id = _write(
+        layer, snapshot, Discard(), settle=lambda file, own: found.update({file.path: own}), advance=advance
+    )
+    return diff_id, found
+
+
+class PassingLayer:
+    """The diff_id of a layer of one file, computed while the file's bytes go by on their way elsewhere."""
+
+    def __init__(self, layer: LayerPlan) -> None:
+        (file,) = layer.files
+        self._hasher = hashlib.sha256()
+        self._size = file.size
+        self._shown = 0
+        for header, _ in _members(layer):
+            self._hasher.update(header)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every byte of the file was shown."""
+        return self._shown == self._size
+
+    def show(self, content: bytes) -> None:
+        self._hasher.update(content)
+        self._shown += len(content)
+
+    def diff_id(self) -> Digest:
+        """Call once, after the last byte was shown."""
+        self._hasher.update(bytes(tar.padding(self._size)) + tar.TRAILER)
+        return Digest(self._hasher.hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A directory of a layer that is made in memory."""
+
+    path: str
+    mode: int = tar.DIRECTORY_MODE
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a layer that is made in memory."""
+
+    path: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link of a layer that is made in memory."""
+
+    path: str
+    target: str
+
+
+def pack_entries(entries: Sequence[Directory | File | Link]) -> bytes:
+    """A small layer in memory, in the same form as any other; parent directories are added where none is given."""
+    given = {entry.path: entry for entry in entries}
+    above = {folder: Directory(folder) for entry in entries for folder in tar.parents(entry.path)}
+    members = above | given
+    return b"".join(_entry(members[path]) for path in sorted(members, key=tar.tree_order)) + tar.TRAILER
+
+
+def _entry(entry: Directory | File | Link) -> bytes:
+    match entry:
+        case Directory(path, mode):
+            return tar.directory_header(path, mode=mode)
+        case Link(path, target):
+            return tar.link_header(path, target)
+        case File(path, content):
+            return tar.file_header(path, size=len(content)) + content + bytes(tar.padding(len(content)))
+
+
+def _members(layer: LayerPlan) -> Iterator[tuple[bytes, RecordedFile | None]]:
+    """Each header in tar order, and the file whose body follows it."""
+    files = {layer.target(file): file for file in layer.files}
+    for path in sorted([*layer.directories, *files], key=tar.tree_order):
+        file = files.get(path)
+        yield (tar.file_header(path, size=file.size) if file else tar.directory_header(path)), file
+
+
+def _put(content: bytes, sink: Sink, show: Callable[[bytes], object]) -> None:
+    sink.write(content)
+    show(content)
+
+
+def _write(
+    layer: LayerPlan,
+    snapshot: Snapshot,
+    sink: Sink,
+    *,
+    settle: Callable[[RecordedFile, Digest], object] | None,
+    advance: Callable[[int], object],
+) -> Digest:
+    """Write a whole layer; with `settle`, each file's own sha256 is computed in the same read and handed to it."""
+    whole = hashlib.sha256()
+    for header, file in _members(layer):
+        _put(header, sink, whole.update)
+        if file is not None:
+            own = hashlib.sha256() if settle else None
+            _copy(file, snapshot, sink, show=_shower(whole.update, own.update if own else None, advance))
+            if settle and own:
+                settle(file, Digest(own.hexdigest()))
+            _put(bytes(tar.padding(file.size)), sink, whole.update)
+    _put(tar.TRAILER, sink, whole.update)
+    return Digest(whole.hexdigest())
+
+
+def _shower(
+    whole: Callable[[memoryview], object], own: Callable[[memoryview], object] | None, advance: Callable[[int], object]
+) -> Callable[[memoryview], object]:
+    def show(part: memoryview) -> None:
+        whole(part)
+        if own is not None:
+            own(part)
+        advance(len(part))
+
+    return show
+
+
+def _copy(file: RecordedFile, snapshot: Snapshot, sink: Sink, *, show: Callable[[memoryview], object]) -> None:
+    with snapshot.open(file.path) as stream:
+        taken = sink.copy(stream, file.size, show)
+        if taken != file.size:
+            raise _changed(file, f"{file.size} bytes", f"{taken}")
+        if stream.read(1):
+            raise _changed(file, f"{file.size} bytes", "more")
+
+
+def _prove(file: RecordedFile, found: Digest) -> None:
+    if found != file.digest:
+        raise _changed(file, str(file.digest), str(found))
+
+
+def _changed(file: RecordedFile, expected: str, found: str) -> DigestError:
+    return DigestError(
+        f"{file.path}: expected {expected}, found {found}",
+        hint="the file is not the one that was locked, or it changed while it was read; a changed model is a new version: "
+        "bake add NAME@NEW_VERSION SOURCE",
+    )
+
+
+def _blame(layer: LayerPlan, snapshot: Snapshot, *, found: Digest) -> DigestError | LockError:
+    """The layer is not the one that the lock names: say which files are at fault, or that the lock is."""
+    faults = []
+    for file in layer.files:
+        with snapshot.open(file.path) as stream:
+            digest, _ = stream_digest(stream)
+        if digest != file.digest:
+            faults.append(_changed(file, str(file.digest), str(digest)))
+    if faults:
+        return DigestError("\n".join(fault.message for fault in faults), hint=faults[0].hint)
+    return LockError(
+        f"{layer.model}: expected a layer of diff_id {layer.diff_id}, found {found}, though every file in it is as locked",
+        hint=f"delete the [[model.layer]] records of {layer.model}; the next build writes them anew",
+    )

@@ -1,0 +1,244 @@
+"""OCI image layout: `oci-layout`, `index.json` and `blobs/` in a folder (OCI image specification 1.1, image-layout.md).
+
+Blobs come first and `index.json` last, each written beside and renamed: a killed bake leaves the image that was there before,
+or a folder with no index, which is no image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from bake import disk
+from bake.digest import CHUNK, Digest
+from bake.errors import ImageError, OutputError
+from bake.image import (
+    INDEX,
+    MANIFEST,
+    Descriptor,
+    Image,
+    ImageConfig,
+    Manifest,
+    Platform,
+    canonical,
+    parse_json,
+    reading,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+REF_NAME = "org.opencontainers.image.ref.name"
+CONTAINERD_NAME = "io.containerd.image.name"
+MODEL = "dev.bake.model"
+
+_MARK = b'{"imageLayoutVersion":"1.0.0"}'
+_LIMIT = 4 << 20
+"""Bytes of a manifest, index or config that are read: registries take no more (distribution-spec, "Pushing Manifests")."""
+
+
+class Layout:
+    """An OCI image layout in a folder. It plays the role of `bake.image.Blobs`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    # --- reading
+
+    def size(self, digest: Digest) -> int | None:
+        try:
+            return self.blob(digest).stat().st_size
+        except OSError:
+            return None
+
+    def open(self, digest: Digest) -> BinaryIO:
+        """A blob, unbuffered and seekable. Raises ImageError."""
+        try:
+            return self.blob(digest).open("rb", buffering=0)
+        except OSError as error:
+            raise ImageError(f"{self.path}: cannot read blob {digest}: {error.strerror}") from error
+
+    def blob(self, digest: Digest) -> Path:
+        return self._blobs / digest.hex
+
+    def images(self) -> tuple[Descriptor, ...]:
+        """The image manifests of `index.json`, those of nested indexes too. Raises ImageError where this is no layout."""
+        try:
+            content = (self.path / "index.json").read_bytes()
+        except FileNotFoundError as error:
+            raise self._absent() from error
+        except OSError as error:
+            raise ImageError(f"cannot read {self.path}/index.json: {error.strerror}") from error
+        return tuple(self._manifests(content, where=f"{self.path}/index.json"))
+
+    def image(self, *, digest: Digest | None = None, platform: Platform | None = None) -> Image:
+        """The one image here, or the one of a digest, or of a platform. Raises ImageError where none or several fit."""
+        found = [
+            image
+            for image in self.images()
+            if (digest is None or image.digest == digest)
+            and (platform is None or image.platform is None or image.platform == platform)
+        ]
+        wanted = f"{digest or 'one image'}{f' for {platform}' if platform else ''}"
+        if not found:
+            held = ", ".join(f"{image.digest} {image.platform or ''}".strip() for image in self.images()) or "none"
+            raise ImageError(f"{self.path}: expected {wanted}, found {held}")
+        if len({image.digest for image in found}) > 1:
+            held = ", ".join(str(image.digest) for image in found)
+            raise ImageError(f"{self.path}: expected {wanted}, found several: {held}", hint="name one by its digest")
+        return self.read(found[0])
+
+    def read(self, descriptor: Descriptor) -> Image:
+        """Read a manifest and its config, proven by their digests. Raises ImageError."""
+        manifest = Manifest.parse(self._document(descriptor), where=f"{self.path}: manifest {descriptor.digest}")
+        where = f"{self.path}: config {manifest.config.digest}"
+        config = ImageConfig.parse(self._document(manifest.config), where=where)
+        return Image(descriptor=descriptor, manifest=manifest, config=config)
+
+    def _manifests(self, content: bytes, *, where: str) -> Iterator[Descriptor]:
+        document = parse_json(content, where=where)
+        with reading(where, "an image index"):
+            entries = [Descriptor.parse(entry) for entry in document["manifests"]]
+        for entry in entries:
+            if entry.media_type == INDEX:
+                yield from self._manifests(self._document(entry), where=f"{self.path}: index {entry.digest}")
+            elif entry.media_type == MANIFEST:
+                yield entry
+
+    def _document(self, descriptor: Descriptor) -> bytes:
+        if descriptor.size > _LIMIT:
+            raise ImageError(f"{self.path}: {descriptor.digest}: expected at most {_LIMIT} bytes of JSON")
+        with self.open(descriptor.digest) as stream:
+            content = stream.read(_LIMIT)
+        if (found := Digest.of(content)) != descriptor.digest:
+            raise ImageError(f"{self.path}: blob {descriptor.digest} is altered: its bytes have the digest {found}")
+        return content
+
+    def _absent(self) -> ImageError:
+        if (self.path / "oci-layout").exists():
+            return ImageError(f"{self.path} is an unfinished OCI layout: it has no index.json", hint="build it again")
+        what = "is no OCI image layout" if self.path.exists() else "does not exist"
+        return ImageError(f"{self.path} {what}", hint="bake build NAME@VERSION --to oci:PATH writes one")
+
+    # --- writing
+
+    def prepare(self, model: str) -> None:
+        """Make the folder ready to take the image of a model. Raises OutputError where it holds something else."""
+        with disk.writing(self.path):
+            if self.path.is_dir() and any(self.path.iterdir()) and not (self.path / "oci-layout").is_file():
+                raise OutputError(
+                    f"{self.path} exists and is no OCI layout", hint="give another path, as --to oci:PATH, or remove it"
+                )
+            if (self.path / "index.json").exists():
+                self._check_holds(model)
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._blobs.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(self._partial, ignore_errors=True)
+            self._partial.mkdir()
+        disk.write(self.path / "oci-layout", _MARK)
+
+    def _check_holds(self, model: str) -> None:
+        for image in self.images():
+            if (held := image.annotations.get(MODEL)) != model:
+                name = held or image.annotations.get(REF_NAME) or str(image.digest)
+                raise OutputError(
+                    f"{self.path} holds another image, {name}, not {model}",
+                    hint="give another path, as --to oci:PATH, or remove it",
+                )
+
+    @property
+    def _blobs(self) -> Path:
+        return self.path / "blobs" / "sha256"
+
+    @property
+    def _partial(self) -> Path:
+        return self.path / "blobs" / ".partial"
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[BlobWriter]:
+        """A new blob; it counts for nothing until it is committed, and is gone afterwards if it was not."""
+        with disk.writing(self.path):
+            descriptor, name = tempfile.mkstemp(dir=self._partial)
+        try:
+            yield BlobWriter(self, descriptor, Path(name))
+        finally:
+            os.close(descriptor)
+            Path(name).unlink(missing_ok=True)
+
+    def add(self, content: bytes, *, media_type: str) -> Descriptor:
+        """Write a small blob whole."""
+        digest = Digest.of(content)
+        with self.writer() as writer:
+            writer.write(content)
+            writer.commit(digest)
+        return Descriptor(media_type=media_type, digest=digest, size=len(content))
+
+    def take(self, source: Path, digest: Digest) -> None:
+        """Take a proven blob in: a second name where the file system allows one, else a copy."""
+        disk.link_or_copy(source, self.blob(digest))
+
+    def stage(self, image: Image) -> None:
+        """Write an image's config and manifest. Nothing names it before it is published."""
+        self.add(image.config.dumps(), media_type=image.manifest.config.media_type)
+        self.add(image.manifest.dumps(), media_type=image.descriptor.media_type)
+
+    def publish(self, image: Image, *, model: str, tag: str) -> None:
+        """Make a staged image the one that this layout holds; its layers must be here too. Older blobs are deleted."""
+        annotations = {REF_NAME: tag, MODEL: model, CONTAINERD_NAME: model.replace("@", ":")}
+        entry = replace(image.descriptor, annotations=annotations)
+        index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry.document()]}
+        disk.write(self.path / "index.json", canonical(index))
+        self._sweep(image)
+
+    def _sweep(self, image: Image) -> None:
+        blobs = (image.descriptor, image.manifest.config, *image.manifest.layers)
+        used = {blob.digest.hex for blob in blobs}
+        with disk.writing(self.path):
+            shutil.rmtree(self._partial, ignore_errors=True)
+            for path in self._blobs.iterdir():
+                if path.name not in used:
+                    path.unlink()
+
+
+class BlobWriter:
+    """A blob being written. It plays the role of `bake.layer.Sink`; errors of the disk come out as OutputError."""
+
+    def __init__(self, layout: Layout, descriptor: int, name: Path) -> None:
+        self._layout = layout
+        self._descriptor = descriptor
+        self._name = name
+        self._offset = 0
+
+    def write(self, content: bytes, /) -> None:
+        with disk.writing(self._layout.path):
+            view = memoryview(content)
+            while view:
+                count = os.write(self._descriptor, view)
+                view = view[count:]
+                self._offset += count
+
+    def copy(self, stream: BinaryIO, size: int, show: Callable[[memoryview], object], /) -> int:
+        """Copy in the kernel, then show what was written by reading it back: what is hashed is what the blob holds."""
+        buffer = memoryview(bytearray(min(CHUNK, size) or 1))
+        left = size
+        while left:
+            with disk.writing(self._layout.path):
+                taken = disk.copy_range(stream.fileno(), self._descriptor, min(len(buffer), left))
+                if not taken:
+                    break
+                os.preadv(self._descriptor, [buffer[:taken]], self._offset)
+            show(buffer[:taken])
+            self._offset += taken
+            left -= taken
+        return size - left
+
+    def commit(self, digest: Digest) -> Path:
+        """Give the blob its name. The caller has proven the digest."""
+        with disk.writing(self._layout.path):
+            os.fchmod(self._descriptor, 0o444)
+            return self._name.replace(self._layout.blob(digest))

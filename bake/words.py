@@ -1,0 +1,110 @@
+"""How the command line is spoken to: options that stand before or after a command, and commands in groups on the help page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the options that every command takes say."""
+
+    lock: Path | None = None
+    as_json: bool = False
+    quiet: bool = False
+    offline: bool = False
+    debug: bool = False
+    no_progress: bool = False
+
+
+def _common_options() -> list[click.Option]:
+    return [
+        click.Option(
+            ["--lock", "lock"],
+            metavar="FILE",
+            type=click.Path(path_type=Path, dir_okay=False),
+            envvar="BAKE_LOCK",
+            help="The lock to use.  [default: models.lock here, or in a folder above]",
+        ),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Print nothing but the result, warnings and errors."),
+        click.Option(["--offline"], is_flag=True, envvar="BAKE_OFFLINE", help="Use no network."),
+        click.Option(["--no-progress"], is_flag=True, help="Plain lines instead of progress bars."),
+        click.Option(["--debug"], is_flag=True, help="Show the Python trace of an error."),
+    ]
+
+
+_COMMON = frozenset({"lock", "as_json", "quiet", "offline", "no_progress", "debug"})
+
+
+def settings(context: click.Context) -> Settings:
+    """What was said before and after the command, taken together."""
+    found = context.find_object(Settings)
+    return found or Settings()
+
+
+class Command(click.Command):
+    """A command that takes the common options too; they are merged with those before it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += _common_options()
+
+    def invoke(self, context: click.Context) -> Any:
+        _merge(context)
+        return super().invoke(context)
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The command's own options first, then those that every command takes."""
+        own: list[tuple[str, str]] = []
+        common: list[tuple[str, str]] = []
+        for parameter in self.get_params(context):
+            if record := parameter.get_help_record(context):
+                (common if parameter.name in _COMMON else own).append(record)
+        for title, records in (("Options", own), ("Common options", common)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class Group(click.Group):
+    """A group whose help page shows its commands by theme, in the order in which a newcomer meets them."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, themes: Mapping[str, tuple[str, ...]] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += _common_options()
+        self.themes = themes or {}
+
+    def invoke(self, context: click.Context) -> Any:
+        _merge(context)
+        return super().invoke(context)
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        themed = [name for names in self.themes.values() for name in names if name in self.commands]
+        return themed + [name for name in super().list_commands(context) if name not in themed]
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        themes = self.themes or {"Commands": tuple(self.list_commands(context))}
+        width = max(map(len, self.commands), default=0)
+        for title, names in themes.items():
+            commands = [(name, self.commands[name]) for name in names if name in self.commands]
+            if commands:
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [(name.ljust(width), command.get_short_help_str(80)) for name, command in commands]
+                    )
+
+
+def _merge(context: click.Context) -> None:
+    before = context.find_object(Settings) or Settings()
+    said = {name: context.params.pop(name, None) for name in _COMMON}
+    context.obj = replace(before, **{name: value for name, value in said.items() if value})
