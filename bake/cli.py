@@ -1,6 +1,6 @@
 """The words: each command parses what was typed, calls one verb of `bake.api`, and prints what comes back.
 
-stdout is the result, made to be piped; progress, notes and errors go to stderr. docs/exit-codes.md lists the exit codes.
+stdout is the result, made to be piped; progress, notes and errors go to stderr. docs/exit-codes.md lists the codes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _ModelType(click.ParamType):  # type: ignore[type-arg] # not generic befor
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             models = _workspace(settings(ctx)).load().models
         except BakeError:
@@ -112,11 +112,11 @@ def init(context: click.Context) -> None:
 def add(context: click.Context, /, model: ModelId, source: str, **asked: Any) -> None:
     """Find a model and pin it in the lock as NAME@VERSION.
 
-    SOURCE is hf://ORG/NAME, a repository of the Hugging Face Hub (HF_TOKEN and `hf auth login` are honoured, HF_ENDPOINT
-    too), or dir://PATH, a folder on this machine, relative to the lock.
+    SOURCE is hf://ORG/NAME, a repository of the Hugging Face Hub (HF_TOKEN, `hf auth login` and HF_ENDPOINT are
+    honoured), or dir://PATH, a folder on this machine, relative to the lock.
 
-    Every file is pinned by its sha256. Second copies of the weights (original/, *.bin beside safetensors) and formats that
-    verl cannot load are left out; `bake show` says which and why. Nothing is written where anything fails.
+    Every file is pinned by its sha256. Second copies of the weights (original/, *.bin beside safetensors) and formats
+    that verl cannot load are left out; `bake show` says which and why. Nothing is written where anything fails.
 
     \b
       bake add qwen2.5-0.5b@v1.0.0 hf://Qwen/Qwen2.5-0.5B-Instruct
@@ -139,8 +139,8 @@ def add(context: click.Context, /, model: ModelId, source: str, **asked: Any) ->
 def lock(context: click.Context, models: tuple[ModelId, ...], *, check: bool, upgrade: bool) -> None:
     """Resolve what the lock asks for: revisions to commits, files to sha256s.
 
-    Models that are resolved stay as they are. Name some to compare them with their sources, and to be told of every file
-    that differs. A version is immutable: only --upgrade resolves one anew.
+    Models that are resolved stay as they are. Name some to compare them with their sources, and to be told of every
+    file that differs. A version is immutable: only --upgrade resolves one anew.
     """
     from bake import api
 
@@ -208,8 +208,8 @@ def plan(context: click.Context, model: ModelId, to: str | None) -> None:
 def build(context: click.Context, model: ModelId, to: str | None, *, frozen: bool) -> None:
     """Build the image of a model, and print its reference with its digest.
 
-    The image is an OCI layout, a folder that skopeo, umoci and registries' tools read. The same lock gives the same digest,
-    on any machine. Every byte is proven against the lock on its way in; layers that are there already are not read again.
+    The image is an OCI layout, a folder that skopeo, umoci and other tools read. The same lock gives the same digest on
+    any machine. Every byte is proven against the lock on its way in; layers that are there already are not read.
 
     \b
       bake build tiny-llama@v1.0.0
@@ -238,16 +238,16 @@ def build(context: click.Context, model: ModelId, to: str | None, *, frozen: boo
     type=click.Choice(["quick", "full"]),
     default="quick",
     show_default=True,
-    help="quick: names, sizes, modes, JSON, safetensors headers, index against shards. full: every byte's sha256 as well.",
+    help="quick: names, sizes, modes, JSON, safetensors headers, index against shards. full: every byte's sha256 too.",
 )
 @click.option("--against", type=_MODEL, help="Compare with this model of the lock.")
 @click.pass_context
 def verify(context: click.Context, target: str, level: str, against: ModelId | None) -> None:
     """Verify an image or a folder; every fault is listed, and the exit code is 1 if there is one.
 
-    TARGET is NAME@VERSION (its image in dist/), oci:PATH, or a folder: a model's source, an unpacked image, or any model's
-    files. An image is compared with the record inside it; a folder with the record beside it or with the lock. A folder of
-    which nothing is known has its structure checked.
+    TARGET is NAME@VERSION (its image in dist/), oci:PATH, or a folder: a model's source, an unpacked image, or any
+    model's files. An image is compared with the record inside it; a folder with the record beside it or with the lock.
+    A folder of which nothing is known has its structure checked.
     """
     from bake import api, views
     from bake.units import count_text
@@ -265,8 +265,8 @@ def verify(context: click.Context, target: str, level: str, against: ModelId | N
 def cache(context: click.Context) -> None:
     """Show what the store holds; `bake cache prune` frees it.
 
-    The store keeps fetched files and packed layers, shared by all locks of a user. It is in BAKE_CACHE, or in bake below
-    XDG_CACHE_HOME or ~/.cache. Losing it costs time, nothing else.
+    The store keeps fetched files and packed layers, shared by all locks of a user. It is in BAKE_CACHE, or in bake
+    below XDG_CACHE_HOME or ~/.cache. Losing it costs time, nothing else.
     """
     from bake import views
 

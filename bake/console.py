@@ -25,7 +25,7 @@ class Silent:
         self._writing = threading.Lock()
 
     @contextlib.contextmanager
-    def task(self, label: str, total: int) -> Iterator[Callable[[int], object]]:  # noqa: ARG002 - the role's own names
+    def task(self, label: str, total: int) -> Iterator[Callable[[int], object]]:
         yield lambda _: None
 
     def note(self, text: str) -> None:

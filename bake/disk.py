@@ -91,7 +91,10 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def copy_range(source: int, target: int, size: int) -> int:
-    """Copy up to `size` bytes between two open files at their offsets, in the kernel where it can; returns the count."""
+    """Copy up to `size` bytes between two open files at their offsets, in the kernel where it can.
+
+    Returns the count.
+    """
     left = size
     while left:
         count = _copy_some(source, target, left)

@@ -1,7 +1,7 @@
 """The OCI documents: Descriptor, Manifest, ImageConfig, Platform; and `append`, which puts layers on a base.
 
-Sources: the OCI image specification 1.1 (descriptor.md, manifest.md, config.md, image-index.md). Documents are written as
-canonical JSON, so that one plan has one digest.
+Sources: the OCI image specification 1.1 (descriptor.md, manifest.md, config.md, image-index.md). Documents are
+written as canonical JSON, so that one plan has one digest.
 """
 
 from __future__ import annotations
@@ -108,7 +108,10 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageConfig:
-    """What a container starts with, and the diff_ids of its layers. `rest` keeps what bake does not touch of a base's own."""
+    """What a container starts with, and the diff_ids of its layers.
+
+    `rest` keeps what bake does not touch of a base's own.
+    """
 
     platform: Platform = field(default_factory=Platform)
     diff_ids: tuple[Digest, ...] = ()
@@ -169,7 +172,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedLayer:
-    """A layer to put on an image: its descriptor (uncompressed, so the digest is the diff_id) and the step that made it."""
+    """A layer to put on an image, and the step that made it. It is uncompressed: its digest is its diff_id."""
 
     descriptor: Descriptor
     created_by: str

@@ -1,7 +1,7 @@
 """LayerPlan + Snapshot -> the bytes of a reproducible tar, and its diff_id. One pass, and nothing enters unverified.
 
-A layer whose diff_id is known proves that alone: one hash a byte. Otherwise each file's sha256 is proven as the diff_id is
-computed: two hashes in the same read.
+A layer whose diff_id is known proves that alone: one hash a byte. Otherwise each file's sha256 is proven as the
+diff_id is computed: two hashes in the same read.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def pack(
 ) -> Digest:
     """Write a layer into a sink and return its diff_id.
 
-    Raises DigestError where a file's bytes are not those of the lock, and LockError where they are but the lock's diff_id is
-    not theirs. What the sink then holds must be thrown away.
+    Raises DigestError where a file's bytes are not those of the lock, and LockError where they are but the lock's
+    diff_id is not theirs. What the sink then holds must be thrown away.
     """
     prove = _prove if layer.diff_id is None else None
     diff_id = _write(layer, snapshot, sink, settle=prove, advance=advance)
@@ -70,7 +70,7 @@ def pack(
 def learn(
     layer: LayerPlan, snapshot: Snapshot, *, advance: Callable[[int], object] = lambda _: None
 ) -> tuple[Digest, Mapping[str, Digest]]:
-    """Read a layer's files once: its diff_id, and each file's sha256 by path. The plan's own digests are not looked at."""
+    """Read a layer's files once: its diff_id, and each file's sha256 by path, whatever the plan says they are."""
     found: dict[str, Digest] = {}
     diff_id = _write(
         layer, snapshot, Discard(), settle=lambda file, own: found.update({file.path: own}), advance=advance
@@ -210,8 +210,8 @@ def _prove(file: RecordedFile, found: Digest) -> None:
 def _changed(file: RecordedFile, expected: str, found: str) -> DigestError:
     return DigestError(
         f"{file.path}: expected {expected}, found {found}",
-        hint="the file is not the one that was locked, or it changed while it was read; a changed model is a new version: "
-        "bake add NAME@NEW_VERSION SOURCE",
+        hint="the file is not the one that was locked, or it changed while it was read; "
+        "a changed model is a new version: bake add NAME@NEW_VERSION SOURCE",
     )
 
 
@@ -226,6 +226,7 @@ def _blame(layer: LayerPlan, snapshot: Snapshot, *, found: Digest) -> DigestErro
     if faults:
         return DigestError("\n".join(fault.message for fault in faults), hint=faults[0].hint)
     return LockError(
-        f"{layer.model}: expected a layer of diff_id {layer.diff_id}, found {found}, though every file in it is as locked",
+        f"{layer.model}: expected a layer of diff_id {layer.diff_id}, found {found}, "
+        "though every file in it is as locked",
         hint=f"delete the [[model.layer]] records of {layer.model}; the next build writes them anew",
     )

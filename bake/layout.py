@@ -1,7 +1,7 @@
 """OCI image layout: `oci-layout`, `index.json` and `blobs/` in a folder (OCI image specification 1.1, image-layout.md).
 
-Blobs come first and `index.json` last, each written beside and renamed: a killed bake leaves the image that was there before,
-or a folder with no index, which is no image.
+Blobs come first and `index.json` last, each written beside and renamed: a killed bake leaves the image that was there
+before, or a folder with no index, which is no image.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ MODEL = "dev.bake.model"
 
 _MARK = b'{"imageLayoutVersion":"1.0.0"}'
 _LIMIT = 4 << 20
-"""Bytes of a manifest, index or config that are read: registries take no more (distribution-spec, "Pushing Manifests")."""
+"""Bytes of a manifest, index or config that are read:
+
+registries take no more (distribution-spec, "Pushing Manifests").
+"""
 
 
 class Layout:
@@ -67,7 +70,10 @@ class Layout:
         return self._blobs / digest.hex
 
     def images(self) -> tuple[Descriptor, ...]:
-        """The image manifests of `index.json`, those of nested indexes too. Raises ImageError where this is no layout."""
+        """The image manifests of `index.json`, those of nested indexes too.
+
+        Raises ImageError where this is no layout.
+        """
         try:
             content = (self.path / "index.json").read_bytes()
         except FileNotFoundError as error:

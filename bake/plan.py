@@ -1,7 +1,8 @@
 """ImagePlan: a base and its ordered layers, decided from the lock alone. Planning is pure and needs no weights on disk.
 
-The order is base, weights, then one small layer with the entrypoint and the record, so that base and entrypoint can each be
-replaced by editing a manifest. Within a model, configuration and tokenizer come first, then weights, in path order.
+The order is base, weights, then one small layer with the entrypoint and the record, so that base and entrypoint can
+each be replaced by editing a manifest. Within a model, configuration and tokenizer come first, then weights, in path
+order.
 """
 
 from __future__ import annotations
@@ -141,7 +142,10 @@ class ImagePlan:
 
 
 def folder_of(model: ModelId) -> str:
-    """Where a model goes in an image, without the leading slash. The version is not in it: a new one takes the place."""
+    """Where a model goes in an image, without the leading slash.
+
+    The version is not in it: a new one takes the place.
+    """
     return f"{MODELS}/{model.name}"
 
 
@@ -156,8 +160,9 @@ def plan_image(lock: Lock, model: ModelId) -> ImagePlan:
 def plan_layers(model: LockedModel, *, folder: str, budget: int = MAX_LAYERS) -> tuple[LayerPlan, ...]:
     """Divide a model's files into layers.
 
-    Which files share a layer depends on paths and on which files are large, never on other files' bytes or exact sizes: a shard
-    that changes leaves every other layer as it was. Beyond the budget, neighbours share a layer in equal numbers.
+    Which files share a layer depends on paths and on which files are large, never on other files' bytes or exact
+    sizes: a shard that changes leaves every other layer as it was. Beyond the budget, neighbours share a layer in
+    equal numbers.
     """
     small = [file for file in model.files if file.size < LARGE]
     large = [file for file in model.files if file.size >= LARGE]
@@ -218,7 +223,7 @@ def _ready(model: LockedModel) -> LockedModel:
     if model.is_stale:
         raise LockError(
             f"{model.id}: what is asked (source, revision, include or exclude) was edited after it was resolved",
-            hint=f"a version is immutable: add a new one, or resolve this one anew with: bake lock --upgrade {model.id}",
+            hint=f"a version is immutable: add a new one, or resolve this one anew: bake lock --upgrade {model.id}",
         )
     return model
 

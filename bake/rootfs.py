@@ -47,7 +47,10 @@ class RootFS:
         self._folders: set[str] = set()
 
     def apply(self, layer: Descriptor) -> None:
-        """Put a layer on top. Raises ImageError where it is missing or no whole tar; its first files then may be there."""
+        """Put a layer on top.
+
+        Raises ImageError where it is missing or no whole tar; its first files then may be there.
+        """
         with self._tar(layer) as stream:
             try:
                 with tarfile.open(fileobj=stream, mode="r:") as archive:

@@ -6,8 +6,8 @@
     memory/…           what was once computed: a file's sha256 by its fingerprint, a layer's diff_id by what decides it
     locks/…            held while something is fetched or written
 
-Everything is written beside and renamed, so a killed bake leaves nothing half-written that counts as whole, and losing any of
-it costs time, never a wrong byte.
+Everything is written beside and renamed, so a killed bake leaves nothing half-written that counts as whole, and
+losing any of it costs time, never a wrong byte.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _RACE_NS = 2_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one kind of thing takes: how many, and how many bytes; `shared` of them cost nothing, a layout has them too."""
+    """What one kind of thing takes:
+
+    how many, and how many bytes; `shared` of them cost nothing, a layout has them too.
+    """
 
     kind: str
     count: int
@@ -73,7 +76,8 @@ class Store:
         show: Callable[[bytes], object] = lambda _: None,
         advance: Callable[[int], object] = lambda _: None,
     ) -> Path:
-        """Fetch a file of known digest, from where an earlier try broke off; `stream(offset)` gives its bytes from there.
+        """Fetch a file of known digest, from where an earlier try broke off; `stream(offset)` gives its bytes from
+        there.
 
         Each byte is shown once, in order, also those that an earlier try left; nothing is shown where another bake has
         fetched the file meanwhile. Raises DigestError that begins with `name`, and then keeps nothing.
@@ -187,7 +191,10 @@ class Store:
         return tuple(self._usage(kind) for kind in ("files", "layers", "partial", "memory"))
 
     def prune(self, *, keep_layers_in_use: bool = True, older_than_days: float = 0) -> int:
-        """Delete what the store holds; returns the bytes freed. A layer that a layout has too frees nothing and may stay."""
+        """Delete what the store holds.
+
+        Returns the bytes freed. A layer that a layout has too frees nothing and may stay.
+        """
         freed = 0
         limit = time.time() - older_than_days * 86400
         for kind in ("files", "layers", "partial", "memory"):

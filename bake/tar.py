@@ -1,9 +1,9 @@
 """The tar bytes of a layer, in exactly the form that BuildKit writes when it is reproducible.
 
-Go's archive/tar decides that form (writer.go, `writeUSTARHeader` and `writePAXHeader`): USTAR wherever a header fits, with device
-numbers written as zeros, and a PAX header before it where a name is longer than USTAR can split, is not ASCII, or a file has
-8 GiB or more. Modification time, owner and group are always 0, and owner names empty, so that a layer's digest depends on
-paths, modes and bytes alone.
+Go's archive/tar decides that form (writer.go, `writeUSTARHeader` and `writePAXHeader`): USTAR wherever a header fits,
+with device numbers written as zeros, and a PAX header before it where a name is longer than USTAR can split, is not
+ASCII, or a file has 8 GiB or more. Modification time, owner and group are always 0, and owner names empty, so that a
+layer's digest depends on paths, modes and bytes alone.
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ def _block(
 
 
 def _name_field(name: str) -> bytes:
-    """The name field; one that is cut must not end in a slash, or readers take it for a directory (Go's `formatString`)."""
+    """The name field.
+
+    One that is cut must not end in a slash, or readers take it for a directory (Go's `formatString`).
+    """
     field = bytearray(_field(name[:_NAME], _NAME))
     if len(name) > _NAME and field.endswith(b"/"):
         field[len(field.rstrip(b"/"))] = 0

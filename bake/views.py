@@ -1,4 +1,7 @@
-"""Values as people and programs read them: lines of text, and JSON documents. Pure; the command line prints what comes out."""
+"""Values as people and programs read them:
+
+lines of text, and JSON documents. Pure; the command line prints what comes out.
+"""
 
 from __future__ import annotations
 
@@ -147,8 +150,10 @@ def plan_lines(forecast: Forecast, *, output: str) -> Iterator[str]:
         yield f"base     {base.image}{f'@{base.digest}' if base.digest else ''} ({size})"
     yield from (f"  {line}" for line in columns(_layer_rows(forecast), right=frozenset({0, 1})))
     total = size_text(forecast.size + (forecast.base or 0))
-    yield f"total    {total} in {count_text(len(forecast.layers), 'layer')}{' on the base' if base else ''}, and the entrypoint's"
-    yield f"to do    fetch {size_text(forecast.fetch)}, read {size_text(forecast.read)}, write {size_text(forecast.write)}"
+    layers = count_text(len(forecast.layers), "layer")
+    yield f"total    {total} in {layers}{' on the base' if base else ''}, and a small one for record and entrypoint"
+    to_do = {"fetch": forecast.fetch, "read": forecast.read, "write": forecast.write}
+    yield f"to do    {', '.join(f'{verb} {size_text(size)}' for verb, size in to_do.items())}"
 
 
 def plan_document(forecast: Forecast, *, output: str) -> dict[str, Any]:

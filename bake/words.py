@@ -1,4 +1,7 @@
-"""How the command line is spoken to: options that stand before or after a command, and commands in groups on the help page."""
+"""How the command line is spoken to:
+
+options that stand before or after a command, and commands in groups on the help page.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs that a program calls: each reads what it needs, joins the edges, and returns values. Nothing is printed here."""
+"""The verbs that a program calls. Each reads what it needs, joins the edges, and returns values; none prints."""
 
 from bake.api.building import Built, build
 from bake.api.inspecting import Forecast, forecast

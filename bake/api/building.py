@@ -46,8 +46,8 @@ class Built:
 def build(workspace: Workspace, model: ModelId, *, to: Path, frozen: bool = False) -> Built:
     """Build the image of a model into an OCI layout, and record in the lock what was learned, unless `frozen`.
 
-    The image appears at once, when all of it is there and its structure is verified; an older one of the same model stays
-    until then. Raises LockError, SourceError, NetworkError, DigestError, OutputError, ImageError, CheckFailed.
+    The image appears at once, when all of it is there and its structure is verified; an older one of the same model
+    stays until then. Raises LockError, SourceError, NetworkError, DigestError, OutputError, ImageError, CheckFailed.
     """
     image_plan = plan.plan_image(workspace.load(), model)
     layout = Layout(to)

@@ -1,4 +1,4 @@
-"""What `plan` and `show` tell: what a build would read, write and fetch. Nothing is written, and no network is asked."""
+"""What `plan` and `show` tell: what a build would read, write and fetch. Nothing is written, no network is asked."""
 
 from __future__ import annotations
 

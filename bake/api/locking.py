@@ -1,4 +1,7 @@
-"""The lock's verbs: asked -> resolved. A version is immutable: what one resolved to changes only when a person says so."""
+"""The lock's verbs: asked -> resolved.
+
+A version is immutable: what one resolved to changes only when a person says so.
+"""
 
 from __future__ import annotations
 
@@ -115,8 +118,9 @@ def default_base(lock: Lock) -> str:
 def lock_models(workspace: Workspace, wanted: Sequence[ModelId], *, upgrade: bool = False) -> tuple[LockedModel, ...]:
     """Resolve what is not resolved yet; a model that is named and is resolved is compared with its source.
 
-    With `upgrade`, the named models are resolved anew. Each model is saved as soon as it is resolved. Returns the models
-    that changed. Raises LockError where a stale model is to be resolved in silence, SourceError where a source differs.
+    With `upgrade`, the named models are resolved anew. Each model is saved as soon as it is resolved. Returns the
+    models that changed. Raises LockError where a stale model is to be resolved in silence, SourceError where a source
+    differs.
     """
     changed = []
     with workspace.editing():
@@ -170,7 +174,7 @@ def _lock_one(workspace: Workspace, model: LockedModel, *, named: bool, upgrade:
     if model.is_stale:
         raise LockError(
             f"{model.id}: what is asked (source, revision, include or exclude) was edited after it was resolved",
-            hint=f"a version is immutable: add a new one, or resolve this one anew with: bake lock --upgrade {model.id}",
+            hint=f"a version is immutable: add a new one, or resolve this one anew: bake lock --upgrade {model.id}",
         )
     if not named:
         return with_known_layers(workspace.store, model)

@@ -1,4 +1,7 @@
-"""Packing: every weight layer of a plan in the layout, each byte proven, in parallel. What is there already is not read."""
+"""Packing: every weight layer of a plan in the layout, each byte proven, in parallel.
+
+What is there already is not read.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ _INDEX = ".safetensors.index.json"
 def resolve(workspace: Workspace, model: LockedModel, *, commit: str | None = None) -> LockedModel:
     """Look at a model's source and pin its files; `commit` asks for the files of that commit, not of the revision.
 
-    Layers whose digests are known, or were learned in the same read, are recorded too. Raises SourceError, NetworkError.
+    Layers whose digests are known, or were learned in the same read, are recorded too. Raises SourceError,
+    NetworkError.
     """
     if model.source.startswith("hf://"):
         resolved = _resolve_hub(workspace, model, commit=commit)
@@ -102,7 +103,7 @@ def _check_indexes(store: Store, model: LockedModel, files: Sequence[RecordedFil
         if missing := sorted(named - paths):
             raise SourceError(
                 f"{model.id}: {file.path} of {model.source} names shards that are not there: {', '.join(missing)}",
-                hint="the repository is broken at this commit, or an exclude glob left them out; ask for another revision",
+                hint="the repository is broken at this commit, or an exclude glob left them out",
             )
 
 

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedModel:
-    """One model's outcome: `files` of `size` bytes in all. `against` says what they were compared with, None is nothing."""
+    """One model's outcome: `files` of `size` bytes in all.
+
+    `against` says what they were compared with; None is nothing.
+    """
 
     name: str
     against: str | None
@@ -78,8 +81,8 @@ def refuse(verified: Verified) -> None:
 def verify_target(workspace: Workspace, target: str, *, level: Level, against: ModelId | None = None) -> Verified:
     """Verify a folder, `oci:PATH[@DIGEST]`, or NAME@VERSION (its image in `dist/`). Faults are returned, not raised.
 
-    Raises UsageError for a target of another form, LockError for a model that the lock does not hold, and ImageError for an
-    image that cannot be read at all.
+    Raises UsageError for a target of another form, LockError for a model that the lock does not hold, and ImageError
+    for an image that cannot be read at all.
     """
     if target.startswith("oci:") or (Path(target) / "oci-layout").is_file():
         return _verify_layout(workspace, target.removeprefix("oci:"), level=level, against=against)

@@ -1,4 +1,4 @@
-"""Workers: threads that all stop soon after one of them fails or a person interrupts, and leave nothing half-done behind."""
+"""Workers: threads that all stop soon after one of them fails or a person interrupts."""
 
 from __future__ import annotations
 

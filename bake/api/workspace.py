@@ -110,7 +110,10 @@ class Workspace:
 
 
 def find_lock(start: Path) -> Path:
-    """The models.lock of a folder or of the nearest folder above it; where there is none, where one would be written."""
+    """The models.lock of a folder or of the nearest folder above it.
+
+    Where there is none, where one would be written.
+    """
     for folder in (start, *start.parents):
         if (folder / LOCK_NAME).exists():
             return folder / LOCK_NAME

@@ -1,7 +1,8 @@
-"""The comments of a lock, and the record that each belongs to. A person's words are never lost when bake rewrites a lock.
+"""The comments of a lock, and the record that each belongs to. A person's words are never lost when bake rewrites a
+lock.
 
-A comment above a record belongs to that record, one inside a record moves above it, one above `version` stays at the top,
-and one after the last record stays at the end.
+A comment above a record belongs to that record, one inside a record moves above it, one above `version` stays at the
+top, and one after the last record stays at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _TOKEN = re.compile(
 
 
 def collect(text: str) -> dict[str, tuple[str, ...]]:
-    """Comments by place: "" is the top of the file, `base.NAME` and `model[N]` (in file order) are records, "end" the end."""
+    """Comments by place:
+
+    "" is the top of the file, `base.NAME` and `model[N]` (in file order) are records, "end" the end.
+    """
     found: dict[str, list[str]] = {"": []}
     waiting: list[str] = []
     place = ""

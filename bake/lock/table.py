@@ -86,7 +86,10 @@ class Table:
             yield name, self._child(f"{key}.{name}", value)
 
     def finish(self) -> None:
-        """Refuse keys that nobody took. A newer minor version of the format may have keys that this bake does not know."""
+        """Refuse keys that nobody took.
+
+        A newer minor version of the format may have keys that this bake does not know.
+        """
         unknown = sorted(set(self._document) - self._taken)
         if unknown and not self._root.lenient:
             near = difflib.get_close_matches(unknown[0], self._taken, n=1)
