@@ -1,0 +1,139 @@
+"""`render`: the Dockerfile of a model, and the few files that it needs beside it, from the lock alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import bake
+from bake import disk, plan, render
+from bake.api import contents
+from bake.api.wheels import requirements
+from bake.errors import OutputError
+from bake.layer import File, Link
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bake.api.workspace import Workspace
+    from bake.lock import ModelId
+    from bake.plan import ImagePlan
+
+DOCKERFILE = "Dockerfile"
+BAKE_FILE = "docker-bake.json"
+_HUB = "https://huggingface.co"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """A Dockerfile, and its build context: files by path, and links by path with their targets."""
+
+    id: ModelId
+    dockerfile: str
+    files: dict[str, bytes]
+    links: dict[str, str]
+    contexts: dict[str, str]
+    secret: str | None
+
+
+def render_model(workspace: Workspace, model: ModelId, *, base_layers: int | None = None) -> Rendered:
+    """Render one model. Needs neither network nor weights. Raises LockError, UsageError."""
+    image_plan = plan.plan_image(workspace.load(), model)
+    return render_plan(workspace, image_plan, base_layers=base_layers)
+
+
+def render_plan(workspace: Workspace, image_plan: ImagePlan, *, base_layers: int | None = None) -> Rendered:
+    """Render a plan; `base_layers` is how many layers its base has, where that is known."""
+    entries = contents.image_entries(image_plan)
+    files = {entry.path: entry.content for entry in entries if isinstance(entry, File)}
+    links = {f"link/{entry.path}": entry.target for entry in entries if isinstance(entry, Link)}
+    if image_plan.base and image_plan.base.wheels:
+        files["requirements.txt"] = requirements(image_plan.base.wheels).encode()
+    rendering = render.Rendering(
+        endpoint=endpoint(),
+        entrypoint=contents.ENTRYPOINT,
+        command=contents.COMMAND,
+        program=[path for path in files if "/" in path],
+        labels=image_plan.labels | ({} if base_layers is None else {plan.BASE_LAYERS: str(base_layers)}),
+    )
+    gated = any(planned.model.gated for planned in image_plan.models)
+    folders = render.contexts(image_plan)
+    return Rendered(
+        id=image_plan.id,
+        dockerfile=render.render(image_plan, _template(), rendering),
+        files=files,
+        links=links,
+        contexts={name: str(workspace.source_folder(model)) for name, model in folders.items()},
+        secret=render.secret_id(rendering.endpoint) if gated else None,
+    )
+
+
+def write_rendered(rendered: Rendered, folder: Path) -> None:
+    """Write a Dockerfile and its context into a folder. Raises OutputError where that holds anything else."""
+    with disk.writing(folder):
+        if folder.exists() and any(folder.iterdir()) and not (folder / DOCKERFILE).is_file():
+            raise OutputError(f"{folder} exists and holds no {DOCKERFILE}", hint="give another folder, or remove it")
+        shutil.rmtree(folder / "opt", ignore_errors=True)  # what an older bake wrote there
+        for path, target in rendered.links.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).unlink(missing_ok=True)
+            (folder / path).symlink_to(target)
+    for path, content in rendered.files.items():
+        disk.write(folder / path, content)
+    disk.write(folder / DOCKERFILE, rendered.dockerfile.encode())
+
+
+def write_renderings(rendered: Sequence[Rendered], folder: Path | None, *, form: str) -> str:
+    """Write what was rendered into a folder, if there is one; returns the Dockerfile's text, or the Bake file's."""
+    if form == "dockerfile":
+        (item,) = rendered
+        if folder is not None:
+            write_rendered(item, folder)
+        return item.dockerfile
+    text = json.dumps(bake_file(rendered), indent=2) + "\n"
+    if folder is not None:
+        for item in rendered:
+            write_rendered(item, folder / folder_name(item.id))
+        disk.write(folder / BAKE_FILE, text.encode())
+    return text
+
+
+def bake_file(rendered: Sequence[Rendered]) -> dict[str, Any]:
+    """A docker-bake.json of some models, each with its context in a folder of its own (Bake file reference)."""
+    targets = {_target(item.id): _target_document(item) for item in rendered}
+    return {"group": {"default": {"targets": list(targets)}}, "target": targets}
+
+
+def folder_name(model: ModelId) -> str:
+    return f"{model.name}-{model.version}"
+
+
+def endpoint() -> str:
+    """The Hub's address, `HF_ENDPOINT` or the public one."""
+    return (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
+
+
+def _target(model: ModelId) -> str:
+    return f"{model.name}_{model.version}".replace(".", "_")
+
+
+def _target_document(item: Rendered) -> dict[str, Any]:
+    document: dict[str, Any] = {"context": folder_name(item.id), "tags": [f"{item.id.name}:{item.id.version}"]}
+    if item.contexts:
+        document["contexts"] = item.contexts
+    if item.secret:
+        document["secret"] = [f"id={item.secret},env=HF_TOKEN"]
+    return document
+
+
+def _template() -> str:
+    """`templates/Dockerfile.j2`: beside the package in a checkout, inside it once installed."""
+    package = Path(bake.__file__).parent
+    for folder in (package / "templates", package.parent / "templates"):
+        if (folder / "Dockerfile.j2").is_file():
+            return (folder / "Dockerfile.j2").read_text(encoding="utf-8")
+    raise FileNotFoundError("templates/Dockerfile.j2")
