@@ -51,6 +51,7 @@ bench: setup ## Measure bake against cp, openssl and sha256sum (minutes, 12 GB o
 clean: ## Remove what make made: .venv, caches, the demo's image (other images in dist/ stay)
 	rm -rf .venv build $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find bake tests -type d -name __pycache__ -prune -exec rm -rf {} +
+	@rmdir dist 2>/dev/null || true
 
 # The stamp is a copy of pyproject.toml: touching the file, or checking out a branch and back, installs nothing.
 setup: $(INSTALLED)

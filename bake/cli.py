@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -30,9 +31,12 @@ BUG = 70
 
 _THEMES = {
     "The lock": ("init", "add", "lock", "list", "show"),
-    "The image": ("plan", "build", "verify"),
+    "The image": ("plan", "render", "build", "verify", "run"),
     "Housekeeping": ("cache", "completion"),
 }
+
+
+_TO = "Where the image goes.  [default: docker if a daemon answers, else oci:dist/NAME-VERSION]"
 
 
 class _ModelType(click.ParamType):  # type: ignore[type-arg] # not generic before click 8.3
@@ -155,7 +159,7 @@ def lock(context: click.Context, models: tuple[ModelId, ...], *, check: bool, up
             raise CheckFailed(f"{workspace.path.name} is not complete", hint="bake lock")
         return
     changed = api.lock_models(workspace, models, upgrade=upgrade)
-    _print(said, {"changed": [str(model.id) for model in changed]}, [str(model.id) for model in changed])
+    _print(said, {"changed": list(changed)}, changed)
     if not changed:
         workspace.progress.note(f"{workspace.path.name} is complete, nothing changed")
 
@@ -175,7 +179,7 @@ def list_models(context: click.Context) -> None:
 @click.argument("model", type=_MODEL, metavar="NAME@VERSION")
 @click.pass_context
 def show(context: click.Context, model: ModelId) -> None:
-    """Show one model: its files, sizes, digests and layers, and what was left out and why."""
+    """Show one model: files, sizes, digests, layers; what was left out and why."""
     from bake import api, views
 
     said = settings(context)
@@ -201,34 +205,81 @@ def plan(context: click.Context, model: ModelId, to: str | None) -> None:
 
 
 @bake.command()
-@click.argument("model", type=_MODEL, metavar="NAME@VERSION")
-@click.option("--to", metavar="oci:PATH", help="Where the image goes.  [default: oci:dist/NAME-VERSION]")
-@click.option("--frozen", is_flag=True, help="Do not write layer digests that were learned into the lock.")
+@click.argument("models", nargs=-1, type=_MODEL, metavar="[NAME@VERSION]...")
+@click.option("-o", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write a build context.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["dockerfile", "bake"]),
+    default="dockerfile",
+    show_default=True,
+    help="bake: a docker-bake.json of the models named, or of the whole lock, for `docker buildx bake`.",
+)
 @click.pass_context
-def build(context: click.Context, model: ModelId, to: str | None, *, frozen: bool) -> None:
-    """Build the image of a model, and print its reference with its digest.
+def render(context: click.Context, models: tuple[ModelId, ...], folder: Path | None, form: str) -> None:
+    """Render the Dockerfile of a model, to read, review and commit. Needs no network.
 
-    The image is an OCI layout, a folder that skopeo, umoci and other tools read. The same lock gives the same digest on
-    any machine. Every byte is proven against the lock on its way in; layers that are there already are not read.
+    It builds with `docker build` on a machine without bake, and gives the same layers as `bake build`. With -o, DIR
+    becomes a complete build context: the Dockerfile, the entrypoint and the record.
 
     \b
-      bake build tiny-llama@v1.0.0
-      skopeo copy oci:dist/tiny-llama-v1.0.0 docker://registry.example/tiny-llama:v1.0.0
+      bake render llama3-8b@v1.0.0
+      bake render llama3-8b@v1.0.0 -o llama && docker build --secret … llama
+      bake render --format bake -o images && cd images && docker buildx bake
     """
-    from bake import api, views
-    from bake.units import count_text, size_text
+    from bake import api
 
     said = settings(context)
     workspace = _workspace(said)
-    built = api.build(workspace, model, to=_output(to) or workspace.default_output(model), frozen=frozen)
-    reference = f"oci:{workspace.shown(built.path)}@{built.digest}"
-    _print(said, views.build_document(built, reference=reference), [reference])
-    workspace.progress.note(
-        f"{built.id}: {count_text(built.layers, 'layer')}, {size_text(built.size)}; "
-        f"packed {built.written} ({size_text(built.written_bytes)}), the others were there"
-    )
-    if built.recorded:
-        workspace.progress.note(f"{workspace.path.name}: layer digests recorded, commit it")
+    wanted = models or tuple(model.id for model in workspace.load().models)
+    if form == "dockerfile" and len(models) != 1:
+        raise UsageError("expected one NAME@VERSION", hint="bake render NAME@VERSION, or --format bake for several")
+    rendered = [api.render_model(workspace, model) for model in wanted]
+    text = api.write_renderings(rendered, folder, form=form)
+    _print(said, {"models": [str(model) for model in wanted], "text": text}, [text.rstrip("\n")])
+
+
+@bake.command()
+@click.argument("model", type=_MODEL, metavar="NAME@VERSION")
+@click.option("--to", metavar="oci:PATH|docker[:NAME:TAG]", envvar="BAKE_TO", help=_TO)
+@click.option(
+    "--builder",
+    type=click.Choice(["direct", "docker"]),
+    default="direct",
+    show_default=True,
+    help="direct: bake writes the layers. docker: BuildKit builds what `bake render` gives.",
+)
+@click.option("--buildx-builder", metavar="NAME", help="A builder of `docker buildx ls`, for --builder docker.")
+@click.option("--frozen", is_flag=True, help="Do not write layer digests that were learned into the lock.")
+@click.pass_context
+def build(
+    context: click.Context, model: ModelId, to: str | None, builder: str, buildx_builder: str | None, *, frozen: bool
+) -> None:
+    """Build the image of a model, and print its reference with its digest.
+
+    The image goes into the Docker daemon, which is sent only the layers that it lacks, or into an OCI layout, a folder
+    that skopeo, umoci and other tools read. The same lock gives the same layers on any machine. Every byte is proven
+    against the lock on its way in; layers that are there already are not read. It ends with a search for tokens.
+
+    \b
+      bake build tiny-llama@v1.0.0
+      bake build tiny-llama@v1.0.0 --to docker:registry.example/tiny-llama:v1.0.0
+      bake build tiny-llama@v1.0.0 --to oci:dist/tiny-llama
+    """
+    from bake import api, views
+
+    said = settings(context)
+    workspace = _workspace(said)
+    if buildx_builder and builder != "docker":
+        raise UsageError("--buildx-builder names a builder for --builder docker", hint="add --builder docker")
+    output = api.choose_output(workspace, model, to)
+    if builder == "docker":
+        built = api.build_with_buildkit(workspace, model, output=output, builder=buildx_builder, quiet=said.quiet)
+    else:
+        built = api.build(workspace, model, output=output, frozen=frozen)
+    _print(said, views.build_document(built), [built.reference])
+    for line in views.build_notes(built, lock=workspace.path.name):
+        workspace.progress.note(line)
 
 
 @bake.command()
@@ -243,7 +294,7 @@ def build(context: click.Context, model: ModelId, to: str | None, *, frozen: boo
 @click.option("--against", type=_MODEL, help="Compare with this model of the lock.")
 @click.pass_context
 def verify(context: click.Context, target: str, level: str, against: ModelId | None) -> None:
-    """Verify an image or a folder; every fault is listed, and the exit code is 1 if there is one.
+    """Verify an image or a folder. Every fault is listed; the exit code is 1 if there is one.
 
     TARGET is NAME@VERSION (its image in dist/), oci:PATH, or a folder: a model's source, an unpacked image, or any
     model's files. An image is compared with the record inside it; a folder with the record beside it or with the lock.
@@ -258,6 +309,38 @@ def verify(context: click.Context, target: str, level: str, against: ModelId | N
     _print(said, views.verify_document(verified), views.verify_lines(verified))
     if verified.fault_count:
         raise CheckFailed(f"{verified.target}: {count_text(verified.fault_count, 'fault')}")
+
+
+@bake.command("run")
+@click.argument("target", metavar="NAME@VERSION|IMAGE")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- WORDS...]")
+@click.option(
+    "--gpus", metavar="GPUS", default="all", show_default=True, help="As docker run takes it; none for no GPU."
+)
+@click.option("--data", type=click.Path(path_type=Path), metavar="DIR", help="Mount a folder at /data, read-only.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Mount a folder at /outputs.")
+@click.option("--shm-size", metavar="SIZE", default="10g", show_default=True, help="How large /dev/shm is.")
+@click.option("--name", metavar="NAME", help="The container's name.")
+@click.option("--print", "show", is_flag=True, help="Print the docker command, and run nothing.")
+@click.pass_context
+def run_image(context: click.Context, /, target: str, words: tuple[str, ...], *, show: bool, **options: Any) -> None:
+    """Run an image with docker, with what verl needs: GPUs, shared memory, limits, an init process, mounts.
+
+    WORDS go to the image's entrypoint: training overrides, or verify, or exec and a command.
+
+    \b
+      bake run llama3-8b@v1.0.0 --data data --output runs -- data.train_files=/data/train.parquet
+      bake run llama3-8b@v1.0.0 --gpus none -- verify --level full
+    """
+    from bake import api
+
+    said = settings(context)
+    container = api.Run(image=api.image_name(_workspace(said), target), words=words, **options)
+    if show:
+        command = api.run_command(container)
+        _print(said, {"command": command}, [shlex.join(command)])
+        return
+    context.exit(api.run(container))
 
 
 @bake.group(invoke_without_command=True, cls=Group)
@@ -331,13 +414,18 @@ def run(arguments: Sequence[str]) -> int:
         print("interrupted", file=sys.stderr)  # noqa: T201
         return 130
     except BrokenPipeError:  # the reader of stdout has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return _nobody_listens()
     except Exception:  # noqa: BLE001 - what nothing else knew of is a fault of bake's own
         traceback.print_exc()
         print("error: this is a fault in bake itself; please report the lines above", file=sys.stderr)  # noqa: T201
         return BUG
     return 0
+
+
+def _nobody_listens() -> int:
+    """What a program does that SIGPIPE ends; Python must not try to flush what is left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
 
 
 class _Said:

@@ -118,8 +118,9 @@ class Bars(Silent):
             self._live = None
 
 
-def make_progress(*, quiet: bool, bars: bool, stream: TextIO = sys.stderr) -> Silent:
-    """Bars on a terminal, if they are wanted; plain lines elsewhere; silence for `quiet`."""
+def make_progress(*, quiet: bool, bars: bool, stream: TextIO | None = None) -> Silent:
+    """Bars on a terminal, if they are wanted; plain lines elsewhere; silence for `quiet`. On stderr unless told."""
+    stream = stream or sys.stderr
     if quiet:
         return Silent(stream)
     return Bars(stream) if bars and stream.isatty() else PlainLines(stream)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES, errno.ENOSYS}
+_CANNOT_COPY_RANGE = {
+    *(errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.ETXTBSY),
+    errno.EPERM,  # what some sandboxes say of a system call they do not know
+}
 
 
 @contextlib.contextmanager
@@ -38,21 +42,19 @@ def output_error(path: Path, error: OSError) -> OutputError:
     return OutputError(f"cannot write {path}: {error.strerror or error}")
 
 
-def write(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Put a file in place whole, synced to disk first. Raises OutputError; the old file then stays as it was."""
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fchmod(stream.fileno(), mode)
+def write(path: Path, content: bytes, *, mode: int = 0o644, sync: bool = True) -> None:
+    """Put a file in place whole, synced to disk first. Raises OutputError; the old file then stays as it was.
+
+    Where the path is a link, the file that it leads to is written, and the link stays.
+    """
+    with writing(path), _beside(Path(os.path.realpath(path)) if path.is_symlink() else path) as (beside, target):
+        with beside.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fchmod(stream.fileno(), mode)
+            if sync:
                 os.fsync(stream.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        beside.replace(target)
 
 
 def link_or_copy(source: Path, target: Path) -> bool:
@@ -60,23 +62,29 @@ def link_or_copy(source: Path, target: Path) -> bool:
 
     The name appears at once and whole. A copy shares its blocks where the file system can (copy_file_range).
     """
-    with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            linked = link(source, beside)
-            if not linked:
-                _copy(source, beside)
-            beside.replace(target)
-        finally:
-            beside.unlink(missing_ok=True)
+    with writing(target), _beside(target) as (beside, _):
+        linked = link(source, beside)
+        if not linked:
+            _copy(source, beside)
+        beside.replace(target)
     return linked
 
 
-def link(source: Path, target: Path) -> bool:
-    """Give a file a second name; False where the file systems do not allow it."""
+@contextlib.contextmanager
+def _beside(target: Path) -> Iterator[tuple[Path, Path]]:
+    """A fresh name in the target's folder, and the target; a file that still has that name at the end is deleted."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        os.link(source, target)
+        yield beside, target
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def link(source: Path, target: Path) -> bool:
+    """Give a file a second name, a link's own target where it is one; False where the file systems do not allow it."""
+    try:
+        os.link(os.path.realpath(source), target)
     except OSError as error:
         if error.errno not in _CANNOT_LINK:
             raise
@@ -86,7 +94,10 @@ def link(source: Path, target: Path) -> bool:
 
 def _copy(source: Path, target: Path) -> None:
     with source.open("rb") as reader, target.open("xb") as writer:
-        copy_range(reader.fileno(), writer.fileno(), os.fstat(reader.fileno()).st_size)
+        size = os.fstat(reader.fileno()).st_size
+        copied = copy_range(reader.fileno(), writer.fileno(), size)
+    if copied != size:
+        raise OutputError(f"{source} changed while it was copied: expected {size} bytes, found {copied}")
     target.chmod(0o444)
 
 
@@ -106,10 +117,12 @@ def copy_range(source: int, target: int, size: int) -> int:
 
 def _copy_some(source: int, target: int, size: int) -> int:
     try:
-        return os.copy_file_range(source, target, size)
+        if hasattr(os, "copy_file_range") and (count := os.copy_file_range(source, target, size)):
+            return count
     except OSError as error:
-        if error.errno not in {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF}:
+        if error.errno not in _CANNOT_COPY_RANGE:
             raise
+    # Some file systems say that nothing is left where there is (copy_file_range(2), "Bugs"): only read() knows the end.
     content = os.read(source, min(size, 4 << 20))
     view = memoryview(content)
     while view:
@@ -119,7 +132,7 @@ def _copy_some(source: int, target: int, size: int) -> int:
 
 def free_bytes(path: Path) -> int:
     """Bytes free to this user on the file system that would hold a path."""
-    while not path.exists():
+    while not os.path.exists(path):  # noqa: PTH110 - Path.exists raises where a folder above may not be entered
         path = path.parent
     return shutil.disk_usage(path).free
 

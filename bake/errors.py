@@ -8,7 +8,8 @@
     ├── NetworkError    5   a host did not answer, or went on failing after retries
     ├── DigestError     6   bytes are not the bytes that the lock names
     ├── OutputError     7   the output or the store cannot be written, or holds something else
-    └── ImageError      8   an image or a base image is missing, malformed or of an unknown kind
+    ├── ImageError      8   an image or a base image is missing, malformed or of an unknown kind
+    └── DaemonError     9   Docker is not there, may not be used, or refused
 
 Exit code 0 is success and 130 an interrupt (Ctrl-C). docs/exit-codes.md says the same for users.
 """
@@ -59,3 +60,7 @@ class OutputError(BakeError):
 
 class ImageError(BakeError):
     code = 8
+
+
+class DaemonError(BakeError):
+    code = 9

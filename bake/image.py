@@ -6,7 +6,9 @@ written as canonical JSON, so that one plan has one digest.
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
@@ -30,6 +32,7 @@ _DOCKER = {
     "application/vnd.docker.container.image.v1+json": CONFIG,
     "application/vnd.docker.image.rootfs.diff.tar": LAYER,
     "application/vnd.docker.image.rootfs.diff.tar.gzip": LAYER_GZIP,
+    "application/vnd.docker.image.rootfs.diff.tar.zstd": LAYER_ZSTD,
 }
 """Docker's names for the same documents and layers (image-spec, "Compatibility Matrix")."""
 
@@ -66,11 +69,13 @@ class Descriptor:
     @classmethod
     def parse(cls, document: Any) -> Descriptor:
         """Read a descriptor; Docker's media types come back as OCI's. Raises ValueError, KeyError or TypeError."""
-        platform = document.get("platform")
+        platform, size = document.get("platform"), document["size"]
+        if type(size) is not int or size < 0:
+            raise ValueError(f"expected a size in bytes, found {size!r}")
         return cls(
             media_type=_DOCKER.get(document["mediaType"], document["mediaType"]),
             digest=Digest.parse(document["digest"]),
-            size=int(document["size"]),
+            size=size,
             annotations=MappingProxyType(dict(document.get("annotations") or {})),
             platform=Platform(platform["os"], platform["architecture"]) if platform else None,
         )
@@ -187,19 +192,27 @@ def append(
     entrypoint: Sequence[str],
     command: Sequence[str],
     workdir: str,
+    search_path: Mapping[str, str] = MappingProxyType({}),
 ) -> Image:
-    """A new image: the base's layers and configuration, then these. The base itself is not changed."""
+    """A new image: the base's layers and configuration, then these. The base itself is not changed.
+
+    `search_path` are variables such as PYTHONPATH, of which the base's own value stays, behind the new one.
+    """
     below = base.config if base else ImageConfig()
+    untold = len(below.diff_ids) - len(_steps(below))
+    told = ({"created": EPOCH, "created_by": "a layer of the base that has no history"},) * untold
     history = [{"created": EPOCH, "created_by": layer.created_by, "comment": "bake"} for layer in layers]
     config = ImageConfig(
         platform=below.platform,
         diff_ids=(*below.diff_ids, *(layer.descriptor.digest for layer in layers)),
-        environment=MappingProxyType(dict(below.environment) | dict(environment)),
+        environment=MappingProxyType(
+            dict(below.environment) | dict(environment) | _before(below.environment, search_path)
+        ),
         labels=MappingProxyType(dict(below.labels) | dict(labels)),
         entrypoint=tuple(entrypoint) or below.entrypoint,
         command=tuple(command) or (() if entrypoint else below.command),
         workdir=workdir or below.workdir,
-        history=(*below.history, *history),
+        history=(*below.history, *told, *history),
         rest=below.rest,
     )
     content = config.dumps()
@@ -215,6 +228,11 @@ def append(
         media_type=MANIFEST, digest=Digest.of(document), size=len(document), platform=config.platform
     )
     return Image(descriptor=descriptor, manifest=manifest, config=config)
+
+
+def _before(environment: Mapping[str, str], search_path: Mapping[str, str]) -> dict[str, str]:
+    """Search paths with new folders in front; an empty one would mean the current folder, so none is left."""
+    return {key: ":".join(filter(None, (value, environment.get(key)))) for key, value in search_path.items()}
 
 
 class Blobs(Protocol):
@@ -264,17 +282,19 @@ class reading:  # noqa: N801 - reads as a statement
         return None
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, ValueError | KeyError | TypeError | AttributeError):
+        if isinstance(error, ValueError | KeyError | TypeError | AttributeError | RecursionError):
             raise ImageError(f"{self._where}: expected {self._what}: {error!r}") from error
 
 
 def _document_faults(image: Image) -> Iterator[str]:
     manifest, config = image.manifest, image.config
+    if image.descriptor.media_type != MANIFEST:
+        yield f"manifest: expected media type {MANIFEST}, found {image.descriptor.media_type}"
     if manifest.config.media_type != CONFIG:
         yield f"config: expected media type {CONFIG}, found {manifest.config.media_type}"
     if len(manifest.layers) != len(config.diff_ids):
         yield f"expected a diff_id for each of {len(manifest.layers)} layers, found {len(config.diff_ids)}"
-    steps = [entry for entry in config.history if not entry.get("empty_layer")]
+    steps = _steps(config)
     if config.history and len(steps) != len(manifest.layers):
         yield f"expected a history entry for each of {len(manifest.layers)} layers, found {len(steps)}"
     for number, (layer, diff_id) in enumerate(zip(manifest.layers, config.diff_ids, strict=False)):
@@ -301,3 +321,22 @@ def _content_faults(image: Image, blobs: Blobs) -> Iterator[str]:
             found, _ = stream_digest(stream)
         if found != blob.digest:
             yield f"blob {blob.digest}: its bytes have the digest {found}"
+    for number, (layer, diff_id) in enumerate(zip(image.manifest.layers, image.config.diff_ids, strict=False)):
+        if layer.media_type == LAYER_GZIP and blobs.size(layer.digest) is not None:
+            yield from _gzip_faults(number, layer, diff_id, blobs)
+
+
+def _gzip_faults(number: int, layer: Descriptor, diff_id: Digest, blobs: Blobs) -> Iterator[str]:
+    try:
+        with blobs.open(layer.digest) as blob, gzip.GzipFile(fileobj=blob) as stream:
+            found, _ = stream_digest(stream)  # type: ignore[arg-type] # it has what is needed of a BinaryIO
+    except (OSError, EOFError, zlib.error) as error:
+        yield f"layer[{number}]: no whole gzip: {error}"
+        return
+    if found != diff_id:
+        yield f"layer[{number}]: expected diff_id {diff_id}, found {found} when decompressed"
+
+
+def _steps(config: ImageConfig) -> list[Mapping[str, Any]]:
+    """The history entries that made a layer."""
+    return [entry for entry in config.history if not entry.get("empty_layer")]

@@ -7,6 +7,7 @@ before, or a folder with no index, which is no image.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -36,13 +37,12 @@ if TYPE_CHECKING:
 REF_NAME = "org.opencontainers.image.ref.name"
 CONTAINERD_NAME = "io.containerd.image.name"
 MODEL = "dev.bake.model"
+_ATTESTATION = "vnd.docker.reference.type"
+_ELSEWHERE = "give another path, as --to oci:PATH, or remove it"
 
 _MARK = b'{"imageLayoutVersion":"1.0.0"}'
 _LIMIT = 4 << 20
-"""Bytes of a manifest, index or config that are read:
-
-registries take no more (distribution-spec, "Pushing Manifests").
-"""
+"""Bytes of a manifest, index or config; registries take no more (distribution-spec, "Pushing Manifests")."""
 
 
 class Layout:
@@ -74,20 +74,17 @@ class Layout:
 
         Raises ImageError where this is no layout.
         """
-        try:
-            content = (self.path / "index.json").read_bytes()
-        except FileNotFoundError as error:
-            raise self._absent() from error
-        except OSError as error:
-            raise ImageError(f"cannot read {self.path}/index.json: {error.strerror}") from error
-        return tuple(self._manifests(content, where=f"{self.path}/index.json"))
+        return tuple(image for image, _ in self._manifests(self._entries(), above=()))
 
     def image(self, *, digest: Digest | None = None, platform: Platform | None = None) -> Image:
-        """The one image here, or the one of a digest, or of a platform. Raises ImageError where none or several fit."""
+        """The one image here, or the one of a digest, or of a platform. Raises ImageError where none or several fit.
+
+        The digest may be that of an index that the image is in.
+        """
         found = [
             image
-            for image in self.images()
-            if (digest is None or image.digest == digest)
+            for image, above in self._manifests(self._entries(), above=())
+            if (digest is None or digest in {image.digest, *above})
             and (platform is None or image.platform is None or image.platform == platform)
         ]
         wanted = f"{digest or 'one image'}{f' for {platform}' if platform else ''}"
@@ -106,15 +103,26 @@ class Layout:
         config = ImageConfig.parse(self._document(manifest.config), where=where)
         return Image(descriptor=descriptor, manifest=manifest, config=config)
 
-    def _manifests(self, content: bytes, *, where: str) -> Iterator[Descriptor]:
-        document = parse_json(content, where=where)
-        with reading(where, "an image index"):
-            entries = [Descriptor.parse(entry) for entry in document["manifests"]]
+    def _entries(self) -> list[Descriptor]:
+        """What `index.json` itself lists, of whatever kind."""
+        try:
+            content = (self.path / "index.json").read_bytes()
+        except FileNotFoundError as error:
+            raise self._absent() from error
+        except OSError as error:
+            raise ImageError(f"cannot read {self.path}/index.json: {error.strerror}") from error
+        return _listed(content, where=f"{self.path}/index.json")
+
+    def _manifests(
+        self, entries: list[Descriptor], *, above: tuple[Digest, ...]
+    ) -> Iterator[tuple[Descriptor, tuple[Digest, ...]]]:
+        """Each image manifest, and the nested indexes that it is in; what BuildKit attests of an image is no image."""
         for entry in entries:
             if entry.media_type == INDEX:
-                yield from self._manifests(self._document(entry), where=f"{self.path}: index {entry.digest}")
-            elif entry.media_type == MANIFEST:
-                yield entry
+                listed = _listed(self._document(entry), where=f"{self.path}: index {entry.digest}")
+                yield from self._manifests(listed, above=(*above, entry.digest))
+            elif entry.media_type == MANIFEST and _ATTESTATION not in entry.annotations:
+                yield entry, above
 
     def _document(self, descriptor: Descriptor) -> bytes:
         if descriptor.size > _LIMIT:
@@ -136,40 +144,43 @@ class Layout:
     def prepare(self, model: str) -> None:
         """Make the folder ready to take the image of a model. Raises OutputError where it holds something else."""
         with disk.writing(self.path):
-            if self.path.is_dir() and any(self.path.iterdir()) and not (self.path / "oci-layout").is_file():
-                raise OutputError(
-                    f"{self.path} exists and is no OCI layout", hint="give another path, as --to oci:PATH, or remove it"
-                )
+            if self._holds_something() and not (self.path / "oci-layout").is_file():
+                raise OutputError(f"{self.path} exists and is no OCI layout", hint=_ELSEWHERE)
             if (self.path / "index.json").exists():
                 self._check_holds(model)
-            self.path.mkdir(parents=True, exist_ok=True)
             self._blobs.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(self._partial, ignore_errors=True)
-            self._partial.mkdir()
+            shutil.rmtree(self.partial, ignore_errors=True)
+            self.partial.mkdir()
         disk.write(self.path / "oci-layout", _MARK)
 
+    def _holds_something(self) -> bool:
+        return any(self.path.iterdir()) if self.path.is_dir() else self.path.exists()
+
     def _check_holds(self, model: str) -> None:
-        for image in self.images():
-            if (held := image.annotations.get(MODEL)) != model:
-                name = held or image.annotations.get(REF_NAME) or str(image.digest)
-                raise OutputError(
-                    f"{self.path} holds another image, {name}, not {model}",
-                    hint="give another path, as --to oci:PATH, or remove it",
-                )
+        """Everything that `index.json` lists must be this model: what is not listed afterwards is deleted."""
+        try:
+            entries = self._entries()
+        except ImageError as error:
+            raise OutputError(error.message, hint=_ELSEWHERE) from error
+        for entry in entries:
+            if (held := entry.annotations.get(MODEL)) != model:
+                name = held or entry.annotations.get(REF_NAME) or str(entry.digest)
+                raise OutputError(f"{self.path} holds another image, {name}, not {model}", hint=_ELSEWHERE)
 
     @property
     def _blobs(self) -> Path:
         return self.path / "blobs" / "sha256"
 
     @property
-    def _partial(self) -> Path:
+    def partial(self) -> Path:
+        """Where blobs are while they are written. Emptied at the next build."""
         return self.path / "blobs" / ".partial"
 
     @contextlib.contextmanager
     def writer(self) -> Iterator[BlobWriter]:
         """A new blob; it counts for nothing until it is committed, and is gone afterwards if it was not."""
         with disk.writing(self.path):
-            descriptor, name = tempfile.mkstemp(dir=self._partial)
+            descriptor, name = tempfile.mkstemp(dir=self.partial)
         try:
             yield BlobWriter(self, descriptor, Path(name))
         finally:
@@ -188,10 +199,20 @@ class Layout:
         """Take a proven blob in: a second name where the file system allows one, else a copy."""
         disk.link_or_copy(source, self.blob(digest))
 
+    def remove(self) -> None:
+        """Delete the whole folder. Other names of its blobs, in the store, stay."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
     def stage(self, image: Image) -> None:
         """Write an image's config and manifest. Nothing names it before it is published."""
         self.add(image.config.dumps(), media_type=image.manifest.config.media_type)
         self.add(image.manifest.dumps(), media_type=image.descriptor.media_type)
+
+    def adopt(self, source: Layout, image: Image) -> None:
+        """Take an image in from another layout, every blob as it is there. Nothing names it before it is published."""
+        for blob in (*image.manifest.layers, image.manifest.config, image.descriptor):
+            if self.size(blob.digest) != blob.size:
+                self.take(source.blob(blob.digest), blob.digest)
 
     def publish(self, image: Image, *, model: str, tag: str) -> None:
         """Make a staged image the one that this layout holds; its layers must be here too. Older blobs are deleted."""
@@ -205,7 +226,7 @@ class Layout:
         blobs = (image.descriptor, image.manifest.config, *image.manifest.layers)
         used = {blob.digest.hex for blob in blobs}
         with disk.writing(self.path):
-            shutil.rmtree(self._partial, ignore_errors=True)
+            shutil.rmtree(self.partial, ignore_errors=True)
             for path in self._blobs.iterdir():
                 if path.name not in used:
                     path.unlink()
@@ -237,14 +258,30 @@ class BlobWriter:
                 taken = disk.copy_range(stream.fileno(), self._descriptor, min(len(buffer), left))
                 if not taken:
                     break
-                os.preadv(self._descriptor, [buffer[:taken]], self._offset)
+                self._read_back(buffer[:taken])
             show(buffer[:taken])
             self._offset += taken
             left -= taken
         return size - left
+
+    def _read_back(self, part: memoryview) -> None:
+        """Fill `part` with what the blob holds from the offset on."""
+        filled = 0
+        while filled < len(part):
+            count = os.preadv(self._descriptor, [part[filled:]], self._offset + filled)
+            if not count:
+                raise OSError(errno.EIO, "it does not hold what was written")
+            filled += count
 
     def commit(self, digest: Digest) -> Path:
         """Give the blob its name. The caller has proven the digest."""
         with disk.writing(self._layout.path):
             os.fchmod(self._descriptor, 0o444)
             return self._name.replace(self._layout.blob(digest))
+
+
+def _listed(index: bytes, *, where: str) -> list[Descriptor]:
+    document = parse_json(index, where=where)
+    with reading(where, "an image index"):
+        return [Descriptor.parse(entry) for entry in document["manifests"] or ()]
+    raise AssertionError  # unreachable

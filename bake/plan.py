@@ -39,6 +39,7 @@ MODELS = "opt/models"
 ENVIRONMENT = {"actor": "VERL_MODEL_PATH", "critic": "VERL_CRITIC_MODEL_PATH", "reward_model": "VERL_REWARD_MODEL_PATH"}
 WORKDIR = "/outputs"
 RECORD = "opt/bake/record.json"
+SITE = "opt/bake/site"
 
 BASE_LAYERS = "dev.bake.base.layers"
 """The label that says how many of an image's layers are its base's."""
@@ -123,6 +124,11 @@ class ImagePlan:
         }
 
     @property
+    def search_path(self) -> dict[str, str]:
+        """Search paths to put folders in front of: Python's, where the base lacks packages."""
+        return {"PYTHONPATH": f"/{SITE}"} if self.base and self.base.wheels else {}
+
+    @property
     def labels(self) -> dict[str, str]:
         actor = self.models[0].model
         labels = {
@@ -196,8 +202,9 @@ def _layer(
     model: LockedModel, group: list[RecordedFile], *, folder: str, known: Mapping[tuple[str, ...], LockedLayer]
 ) -> LayerPlan:
     files = tuple(sorted(group, key=lambda file: tar.tree_order(file.path)))
+    layer = LayerPlan(model=model.id, folder=folder, files=files)
     locked = known.get(tuple(file.path for file in files))
-    return LayerPlan(model=model.id, folder=folder, files=files, diff_id=locked.diff_id if locked else None)
+    return replace(layer, diff_id=locked.diff_id) if locked and locked.size == layer.size else layer
 
 
 def _roles(lock: Lock, actor: LockedModel) -> tuple[PlannedModel, ...]:

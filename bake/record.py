@@ -7,12 +7,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bake.digest import Digest
 from bake.errors import ImageError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 VERSION = 1
+
+_T = TypeVar("_T")
+_KINDS: dict[type, str] = {
+    str: "a string",
+    int: "a whole number",
+    float: "a fraction",
+    bool: "true or false",
+    list: "an array",
+    dict: "an object",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +65,16 @@ class Record:
         """Read what `dumps` wrote. Raises ImageError that names the place of the fault."""
         try:
             document = json.loads(content)
-            if document["version"] != VERSION:
+            version = _take(document, "version", int, at="")
+            if version != VERSION:
                 raise ImageError(
-                    f"{where}: expected record version {VERSION}, found {document['version']!r}",
+                    f"{where}: expected record version {VERSION}, found {version}",
                     hint="read this image with the version of bake that made it, or a newer one",
                 )
-            return cls(models=tuple(_parse_model(model) for model in document["models"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ImageError(f"{where}: not a record of baked models: {error!r}") from error
+            models = _take(document, "models", list, at="")
+            return cls(models=tuple(_parse_model(model, at=f"models[{at}]") for at, model in enumerate(models)))
+        except (ValueError, RecursionError) as error:
+            raise ImageError(f"{where}: not a record of baked models: {error}") from error
 
 
 def set_digest(files: tuple[RecordedFile, ...]) -> Digest:
@@ -67,8 +82,8 @@ def set_digest(files: tuple[RecordedFile, ...]) -> Digest:
 
     The same value as `sha256sum FILES | LC_ALL=C sort | sha256sum` in the model's folder.
     """
-    lines = sorted(f"{file.digest.hex}  {file.path}\n".encode() for file in files)
-    return Digest.of(b"".join(lines))
+    lines = sorted(f"{file.digest.hex}  {file.path}".encode() for file in files)
+    return Digest.of(b"".join(line + b"\n" for line in lines))
 
 
 def _model_document(model: RecordedModel) -> dict[str, Any]:
@@ -84,17 +99,52 @@ def _model_document(model: RecordedModel) -> dict[str, Any]:
     }
 
 
-def _parse_model(document: dict[str, Any]) -> RecordedModel:
-    return RecordedModel(
-        name=str(document["name"]),
-        version=str(document["version"]),
-        roles=tuple(str(role) for role in document["roles"]),
-        path=str(document["path"]),
-        source=str(document["source"]),
-        commit=document["commit"],
-        set_digest=Digest.parse(document["set_digest"]),
-        files=tuple(
-            RecordedFile(path=file["path"], size=int(file["size"]), digest=Digest.parse_hex(file["sha256"]))
-            for file in document["files"]
-        ),
+def _parse_model(document: Any, *, at: str) -> RecordedModel:
+    roles = _take(document, "roles", list, at=at)
+    files = _take(document, "files", list, at=at)
+    model = RecordedModel(
+        name=_take(document, "name", str, at=at),
+        version=_take(document, "version", str, at=at),
+        roles=tuple(_check(role, str, at=f"{at}.roles[{number}]") for number, role in enumerate(roles)),
+        path=_take(document, "path", str, at=at),
+        source=_take(document, "source", str, at=at),
+        commit=None if document.get("commit") is None else _take(document, "commit", str, at=at),
+        set_digest=_parse_digest(document, "set_digest", Digest.parse, at=at),
+        files=tuple(_parse_file(file, at=f"{at}.files[{number}]") for number, file in enumerate(files)),
     )
+    if (found := set_digest(model.files)) != model.set_digest:
+        raise ValueError(f"{at}.set_digest: expected {model.set_digest}, found {found} over the files listed")
+    return model
+
+
+def _parse_file(document: Any, *, at: str) -> RecordedFile:
+    size = _take(document, "size", int, at=at)
+    if size < 0:
+        raise ValueError(f"{at}.size: expected a number of bytes, found {size}")
+    return RecordedFile(
+        path=_take(document, "path", str, at=at),
+        size=size,
+        digest=_parse_digest(document, "sha256", Digest.parse_hex, at=at),
+    )
+
+
+def _parse_digest(document: Any, key: str, parser: Callable[[str], Digest], *, at: str) -> Digest:
+    text = _take(document, key, str, at=at)
+    try:
+        return parser(text)
+    except ValueError as error:
+        raise ValueError(f"{at}.{key}: {error}") from error
+
+
+def _take(document: Any, key: str, kind: type[_T], *, at: str) -> _T:
+    holder = _check(document, dict, at=at or "document")
+    place = f"{at}.{key}" if at else key
+    if key not in holder:
+        raise ValueError(f"{place}: missing")
+    return _check(holder[key], kind, at=place)
+
+
+def _check(value: Any, kind: type[_T], *, at: str) -> _T:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{at}: expected {_KINDS[kind]}, found {_KINDS.get(type(value), 'null')}")
+    return value

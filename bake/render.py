@@ -94,6 +94,8 @@ def _base(image_plan: ImagePlan) -> str:
         return "scratch"
     if base.image.startswith("oci:"):
         return BASE
+    if base.image.startswith("docker:"):
+        return base.image.removeprefix("docker:")
     return f"{base.image.partition('@')[0]}@{base.digest}" if base.digest else base.image
 
 

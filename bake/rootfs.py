@@ -9,22 +9,25 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from bake.entrypoint.tree import Entry
 from bake.errors import ImageError
 from bake.image import LAYER, LAYER_GZIP
-from bake.tar import parents
+from bake.tar import BLOCK, parents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from bake.image import Blobs, Descriptor
 
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
-_NOTES = {tarfile.DIRTYPE: "a folder", tarfile.SYMTYPE: "a link", tarfile.FIFOTYPE: "a named pipe"}
+_NOTES = {tarfile.FIFOTYPE: "a named pipe", tarfile.LNKTYPE: "a hard link to nothing"}
+_BROKEN = (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, zlib.error)
+"""What tarfile and gzip raise over bytes that are not theirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,7 @@ class _Member:
     size: int
     mode: int
     kind: bytes
+    target: str
 
 
 class RootFS:
@@ -51,13 +55,16 @@ class RootFS:
 
         Raises ImageError where it is missing or no whole tar; its first files then may be there.
         """
+        members: list[tarfile.TarInfo] = []
         with self._tar(layer) as stream:
             try:
                 with tarfile.open(fileobj=stream, mode="r:") as archive:
-                    for info in archive:
-                        self._put(layer, info)
-            except (tarfile.TarError, EOFError, OSError) as error:
+                    members.extend(archive)
+                    _check_end(stream, archive.offset)
+            except _BROKEN as error:
                 raise ImageError(f"layer {layer.digest} is no whole tar: {error}") from error
+            finally:
+                self._put_all(layer, members)
 
     def read(self, path: str) -> bytes | None:
         """A small file's bytes; None where the image has no such file."""
@@ -74,23 +81,34 @@ class RootFS:
             self, {path.removeprefix(below): member for path, member in self._members.items() if path.startswith(below)}
         )
 
-    def _put(self, layer: Descriptor, info: tarfile.TarInfo) -> None:
-        path = info.name.removeprefix("./").strip("/")
-        folder, _, name = path.rpartition("/")
-        if name == _OPAQUE:
-            self._remove_below(folder)
-        elif name.startswith(_WHITEOUT):
-            self._remove(f"{folder}/{name[len(_WHITEOUT) :]}".lstrip("/"))
-        elif info.islnk() and (target := self._members.get(info.linkname.strip("/"))):
-            self._members[path] = target
-        elif not info.isdir():
-            self._remove_below(path)
-            self._folders.update(parents(path))
-            self._members[path] = _Member(
-                layer=layer, offset=info.offset_data, size=info.size, mode=info.mode & 0o7777, kind=info.type
-            )
-        else:
+    def _put_all(self, layer: Descriptor, infos: Iterable[tarfile.TarInfo]) -> None:
+        """Whiteouts first: they hide what is in the layers below, never what is in their own."""
+        members = [(path, info) for info in infos if (path := _plain(info.name))]
+        for path, _ in members:
+            folder, _, name = path.rpartition("/")
+            if name == _OPAQUE:
+                self._remove_below(folder)
+            elif name.startswith(_WHITEOUT):
+                self._remove(f"{folder}/{name.removeprefix(_WHITEOUT)}".lstrip("/"))
+        for path, info in members:
+            if not path.rpartition("/")[2].startswith(_WHITEOUT):
+                self._put(layer, path, info)
+
+    def _put(self, layer: Descriptor, path: str, info: tarfile.TarInfo) -> None:
+        if info.isdir():
             self._members.pop(path, None)
+            return
+        linked = self._members.get(_plain(info.linkname)) if info.islnk() else None
+        self._remove_below(path)
+        self._folders.update(parents(path))
+        self._members[path] = linked or _Member(
+            layer=layer,
+            offset=info.offset_data,
+            size=info.size,
+            mode=info.mode & 0o7777,
+            kind=info.type,
+            target=info.linkname,
+        )
 
     def _remove(self, path: str) -> None:
         self._members.pop(path, None)
@@ -134,9 +152,25 @@ class LayerTree:
 
     def _entries(self) -> Iterator[Entry]:
         for path, member in self._members.items():
-            regular = member.kind in tarfile.REGULAR_TYPES
-            note = "" if regular else _NOTES.get(member.kind, "a device")
-            yield Entry(path=path, size=member.size, mode=member.mode, kind="file" if regular else "other", note=note)
+            if member.kind in tarfile.REGULAR_TYPES:
+                yield Entry(path=path, size=member.size, mode=member.mode, kind="file")
+            elif member.kind == tarfile.SYMTYPE:
+                yield Entry(path=path, size=0, mode=member.mode, kind="link", note=f"a link to {member.target}")
+            else:
+                note = _NOTES.get(member.kind, "a device")
+                yield Entry(path=path, size=0, mode=member.mode, kind="other", note=note)
+
+
+def _plain(name: str) -> str:
+    """A member's path without the slashes and dots that tools write around it."""
+    return "/".join(part for part in name.split("/") if part not in {"", "."})
+
+
+def _check_end(stream: BinaryIO, offset: int) -> None:
+    """tarfile takes a header that is cut or garbled for the archive's end; its end is a block of zeros."""
+    stream.seek(offset)
+    if stream.read(BLOCK) != bytes(BLOCK):
+        raise tarfile.ReadError("its end is missing")
 
 
 class _Unzipped(gzip.GzipFile):
@@ -167,9 +201,12 @@ class _Window(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence] + offset
-        self._stream.seek(self._start + self._at)
-        return self._at
+        at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence] + offset
+        if at < 0:
+            raise ValueError(f"cannot seek to {at}")
+        self._stream.seek(self._start + at)
+        self._at = at
+        return at
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         view = memoryview(buffer)[: max(0, self._size - self._at)]

@@ -13,6 +13,7 @@ losing any of it costs time, never a wrong byte.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import tempfile
@@ -33,13 +34,15 @@ if TYPE_CHECKING:
 _RACE_NS = 2_000_000_000
 """A file changed this recently may change again within one tick of its clock, so its hash is not remembered."""
 
+_HEX_DIGITS = 64
+_MEMORY_DAYS = 30
+_KEEPING_DAYS = 1 / 24
+"""A small file that was begun this recently may still be on its way."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one kind of thing takes:
-
-    how many, and how many bytes; `shared` of them cost nothing, a layout has them too.
-    """
+    """How much there is of one kind. `size` is in bytes; `shared` of them cost nothing, a layout has them too."""
 
     kind: str
     count: int
@@ -55,15 +58,23 @@ class Store:
 
     @classmethod
     def default(cls) -> Store:
-        """`BAKE_CACHE`, else `bake` below `XDG_CACHE_HOME`, else `~/.cache/bake`."""
-        if own := os.environ.get("BAKE_CACHE"):
-            return cls(Path(own).expanduser().absolute())
-        return cls(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "bake")
+        """`BAKE_CACHE`, else `bake` below `XDG_CACHE_HOME`, else `~/.cache/bake`. Raises OutputError without a home."""
+        try:
+            if own := os.environ.get("BAKE_CACHE"):
+                return cls(Path(own).expanduser().absolute())
+            return cls(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "bake")
+        except RuntimeError as error:
+            raise OutputError("this user has no home folder to keep the store in", hint="set BAKE_CACHE") from error
+
+    @property
+    def work(self) -> Path:
+        """Where images that go to the daemon are put together. Nothing in it is kept."""
+        return self.root / "work"
 
     # --- files
 
-    def file(self, digest: Digest, *, size: int) -> Path | None:
-        """A fetched file, if it is here whole."""
+    def file(self, digest: Digest, *, size: int | None = None) -> Path | None:
+        """A fetched file, if it is here, and whole where its size is known beforehand."""
         return _whole(self._path("files", digest), size)
 
     def fetch(
@@ -83,7 +94,7 @@ class Store:
         fetched the file meanwhile. Raises DigestError that begins with `name`, and then keeps nothing.
         """
         target = self._path("files", digest)
-        with self.holding(f"fetch-{digest.hex}"), disk.writing(target):
+        with self.holding(_fetching(digest.hex)), disk.writing(target):
             if found := _whole(target, size):
                 advance(size)
                 return found
@@ -91,6 +102,7 @@ class Store:
             partial.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("a+b") as writer:
                 found_digest = _continue(writer, stream, size=size, show=show, advance=advance)
+                os.fsync(writer.fileno())  # from here on its name and its size vouch for it
             if found_digest != digest:
                 partial.unlink()
                 raise DigestError(
@@ -132,25 +144,33 @@ class Store:
         target = self._path("layers", diff_id)
         with disk.writing(target), contextlib.suppress(FileExistsError):
             target.parent.mkdir(parents=True, exist_ok=True)
-            if target.exists() and not self.is_proven(target, diff_id):
-                target.unlink()
+            if not self.is_proven(target, diff_id):
+                target.unlink(missing_ok=True)
             disk.link(path, target)
 
     def is_proven(self, path: Path, digest: Digest) -> bool:
         """Whether this very file was proven to have a digest, and was not written to since."""
-        return self._recall("blob", _blob_key(path)) == digest.hex
+        try:
+            return self._recall("blob", _blob_key(path.stat())) == digest.hex
+        except OSError:
+            return False
 
     def prove(self, path: Path, digest: Digest) -> None:
-        self._remember("blob", _blob_key(path), digest.hex)
+        """Remember that a file has a digest. The caller has proven it, and nothing has written to the file since."""
+        with _reading(path):
+            key = _blob_key(path.stat())
+        self._remember("blob", key, digest.hex)
 
     def check(self, path: Path, digest: Digest, *, advance: Callable[[int], object] = lambda _: None) -> bool:
         """Whether a file has a digest: from memory if it can be, else by reading it once."""
         if self.is_proven(path, digest):
             return True
-        with path.open("rb", buffering=0) as stream:
+        with _reading(path), path.open("rb", buffering=0) as stream:
+            before = _blob_key(os.fstat(stream.fileno()))
             found, _ = stream_digest(stream, advance=advance)
-        if found == digest:
-            self.prove(path, digest)
+            unchanged = _blob_key(os.fstat(stream.fileno())) == before
+        if found == digest and unchanged:
+            self._remember("blob", before, digest.hex)
         return found == digest
 
     # --- memory
@@ -173,15 +193,21 @@ class Store:
     # --- housekeeping
 
     @contextlib.contextmanager
-    def holding(self, name: str) -> Iterator[None]:
-        """Hold a lock that other bakes on this store respect. It ends with the process, however that ends."""
-        from filelock import FileLock
+    def holding(self, name: str, *, wait: bool = True) -> Iterator[None]:
+        """Hold a lock that other bakes on this store, and other threads, respect.
+
+        It ends with the process, however that ends. Without `wait`, raises BlockingIOError where another holds it.
+        """
+        from filelock import FileLock, Timeout
 
         path = self.root / "locks" / Digest.of(name.encode()).hex[:32]
         with disk.writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             held = FileLock(path)
-            held.acquire()
+            with contextlib.suppress(Timeout):
+                held.acquire(blocking=wait)
+        if not held.is_locked:
+            raise BlockingIOError(errno.EAGAIN, "another bake holds it", str(path))
         try:
             yield
         finally:
@@ -193,19 +219,30 @@ class Store:
     def prune(self, *, keep_layers_in_use: bool = True, older_than_days: float = 0) -> int:
         """Delete what the store holds.
 
-        Returns the bytes freed. A layer that a layout has too frees nothing and may stay.
+        Returns the bytes freed. A layer that a layout has too frees nothing and may stay; what is being fetched stays.
+        What was computed takes next to nothing and saves reading everything again: unless layers in use go too, it
+        stays for a month.
         """
         freed = 0
-        limit = time.time() - older_than_days * 86400
         for kind in ("files", "layers", "partial", "memory"):
+            days = max(older_than_days, _MEMORY_DAYS) if kind == "memory" and keep_layers_in_use else older_than_days
             for path, status in self._walk(kind):
                 in_use = kind == "layers" and status.st_nlink > 1
-                if max(status.st_mtime, status.st_atime) > limit or (in_use and keep_layers_in_use):
+                if _used_within(status, days) or (in_use and keep_layers_in_use):
                     continue
-                with disk.writing(path):
-                    path.unlink(missing_ok=True)
-                freed += 0 if in_use else status.st_size
+                if self._delete_partial(path, status) if kind == "partial" else _delete(path):
+                    freed += 0 if in_use else status.st_size
         return freed
+
+    def _delete_partial(self, path: Path, status: os.stat_result) -> bool:
+        """Delete what a killed bake left; what may still be on its way stays. Returns whether it is gone."""
+        if len(path.name) != _HEX_DIGITS:  # a file of `keep`, which holds no lock
+            return not _used_within(status, _KEEPING_DAYS) and _delete(path)
+        try:
+            with self.holding(_fetching(path.name), wait=False):
+                return _delete(path)
+        except BlockingIOError:
+            return False
 
     def _usage(self, kind: str) -> Usage:
         found = [status for _, status in self._walk(kind)]
@@ -229,15 +266,10 @@ class Store:
             return None
 
     def _remember(self, kind: str, key: str, value: str) -> None:
-        path = self.root / "memory" / kind / key[:2] / key[2:]
-        with disk.writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="ascii") as writer:
-                writer.write(value)
-            Path(writer.name).replace(path)
+        disk.write(self.root / "memory" / kind / key[:2] / key[2:], value.encode(), sync=False)
 
 
-def _whole(path: Path, size: int) -> Path | None:
+def _whole(path: Path, size: int | None) -> Path | None:
     try:
         return path if path.stat().st_size == size else None
     except OSError:
@@ -274,15 +306,36 @@ def _continue(
             hasher.update(chunk)
             show(chunk)
             advance(len(chunk))
+            if (offset := offset + len(chunk)) > size:  # it is not the file, however much more there is
+                break
     return Digest(hasher.hexdigest())
 
 
-def _blob_key(path: Path) -> str:
-    """A blob that bake wrote: its modification time is that of its one writing, and links do not change it."""
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        status = path.stat()
+        yield
     except OSError as error:
         raise OutputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _fetching(name: str) -> str:
+    """The name of the lock that is held while a file is fetched into partial/NAME."""
+    return f"fetch-{name}"
+
+
+def _delete(path: Path) -> bool:
+    with disk.writing(path):
+        path.unlink(missing_ok=True)
+    return True
+
+
+def _used_within(status: os.stat_result, days: float) -> bool:
+    return days > 0 and max(status.st_mtime, status.st_atime) > time.time() - days * 86400
+
+
+def _blob_key(status: os.stat_result) -> str:
+    """A blob's identity and age: its modification time is that of its one writing, and links do not change it."""
     return _key((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
 
 

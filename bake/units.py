@@ -8,7 +8,7 @@ _STEP = 1000
 
 def size_text(size: float) -> str:
     """Bytes in decimal units, as registries and the Hub show them: `16.1 GB`."""
-    if size < _STEP:
+    if round(size) < _STEP:
         return f"{size:.0f} B"
     power = next((power for power in range(1, len(_UNITS)) if size < (_STEP - 0.05) * _STEP**power), len(_UNITS))
     return f"{size / _STEP**power:.1f} {_UNITS[power - 1]}"

@@ -206,17 +206,33 @@ def _paths(paths: Sequence[str]) -> str:
 # --- build and verify
 
 
-def build_document(built: Built, *, reference: str) -> dict[str, Any]:
+def build_document(built: Built) -> dict[str, Any]:
     return {
         "model": str(built.id),
-        "reference": reference,
+        "output": str(built.output),
+        "reference": built.reference,
         "digest": str(built.digest),
         "size": built.size,
         "layers": built.layers,
         "written_layers": built.written,
         "written_bytes": built.written_bytes,
+        "sent_bytes": built.sent_bytes,
         "lock_changed": built.recorded,
     }
+
+
+def build_notes(built: Built, *, lock: str) -> Iterator[str]:
+    """What a person is told after a build: what was made, what it took, and what to type next."""
+    yield f"{built.id}: {built.digest}, {size_text(built.size)} in {count_text(built.layers, 'layer')}"
+    packed = f"packed {count_text(built.written, 'layer')} ({size_text(built.written_bytes)}), the others were there"
+    yield packed if built.output.kind == "oci" else f"{packed}; sent {size_text(built.sent_bytes)} to Docker"
+    yield "no token in the config, the history, or any layer that the lock does not prove"
+    if built.recorded:
+        yield f"{lock}: layer digests recorded, commit it"
+    if built.output.kind == "oci":
+        yield f"next: bake verify {built.reference.partition('@')[0]}"
+    elif built.runs:
+        yield f"next: docker run --rm --gpus all --shm-size 10g {built.output.place} data.train_files=…"
 
 
 def verify_lines(verified: Verified) -> Iterator[str]:

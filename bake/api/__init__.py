@@ -1,23 +1,36 @@
 """The verbs that a program calls. Each reads what it needs, joins the edges, and returns values; none prints."""
 
-from bake.api.building import Built, build
+from bake.api.building import Built, Output, build
+from bake.api.buildkit import build_with_buildkit
 from bake.api.inspecting import Forecast, forecast
 from bake.api.locking import add, asked_model, check_lock, init, lock_models
+from bake.api.outputs import choose_output
+from bake.api.rendering import render_model, write_renderings
+from bake.api.running import Run, image_name, run, run_command
 from bake.api.verifying import Verified, verify_target
 from bake.api.workspace import Progress, Workspace
 
 __all__ = [
     "Built",
     "Forecast",
+    "Output",
     "Progress",
+    "Run",
     "Verified",
     "Workspace",
     "add",
     "asked_model",
     "build",
+    "build_with_buildkit",
     "check_lock",
+    "choose_output",
     "forecast",
+    "image_name",
     "init",
     "lock_models",
+    "render_model",
+    "run",
+    "run_command",
     "verify_target",
+    "write_renderings",
 ]

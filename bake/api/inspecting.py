@@ -9,6 +9,7 @@ from bake import plan
 from bake.api.bases import base_size
 from bake.api.fetching import needs_fetching
 from bake.api.packing import find_layer
+from bake.errors import ImageError
 from bake.layout import Layout
 
 if TYPE_CHECKING:
@@ -61,12 +62,20 @@ class Forecast:
 
 
 def forecast(workspace: Workspace, model: ModelId, *, output: Path | None = None) -> Forecast:
-    """Foretell a build into `output` (by default `dist/NAME-VERSION`). Raises LockError."""
+    """Foretell a build into the layout `output` (by default `dist/NAME-VERSION`). Raises LockError."""
     image_plan = plan.plan_image(workspace.load(), model)
     place = output or workspace.default_output(model)
     layout = Layout(place)
     layers = tuple(_forecast_layer(workspace, image_plan, item, layout) for item in image_plan.layers)
-    return Forecast(plan=image_plan, layers=layers, base=base_size(workspace, image_plan.base), output=place)
+    return Forecast(plan=image_plan, layers=layers, base=_base_size(workspace, image_plan), output=place)
+
+
+def _base_size(workspace: Workspace, image_plan: ImagePlan) -> int | None:
+    """A base that is not there is no reason to tell nothing; a build will say what is wrong with it."""
+    try:
+        return base_size(workspace, image_plan.base)
+    except ImageError:
+        return None
 
 
 def _forecast_layer(workspace: Workspace, image_plan: ImagePlan, item: LayerPlan, layout: Layout) -> ForecastLayer:

@@ -9,14 +9,14 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bake.api.bases import find_digest
 from bake.api.resolving import resolve, with_known_layers
 from bake.digest import Digest
 from bake.errors import LockError, OutputError, SourceError, UsageError
-from bake.layout import Layout
 from bake.lock import SCRATCH, Base, Lock, LockedModel, Wheel, check_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from bake.api.workspace import Workspace
     from bake.lock import ModelId
@@ -115,20 +115,21 @@ def default_base(lock: Lock) -> str:
     return lock.bases[0].name
 
 
-def lock_models(workspace: Workspace, wanted: Sequence[ModelId], *, upgrade: bool = False) -> tuple[LockedModel, ...]:
+def lock_models(workspace: Workspace, wanted: Sequence[ModelId], *, upgrade: bool = False) -> tuple[str, ...]:
     """Resolve what is not resolved yet; a model that is named and is resolved is compared with its source.
 
     With `upgrade`, the named models are resolved anew. Each model is saved as soon as it is resolved. Returns the
-    models that changed. Raises LockError where a stale model is to be resolved in silence, SourceError where a source
-    differs.
+    names of what changed. Raises LockError where a stale model is to be resolved in silence, SourceError where a
+    source differs.
     """
-    changed = []
     with workspace.editing():
-        lock = _lock_bases(workspace, workspace.load())
+        before = workspace.load()
+        lock = _lock_bases(workspace, before)
+        changed = [f"base {base.name}" for base in lock.bases if base not in before.bases]
         for model in [lock.find(wanted_id) for wanted_id in wanted] if wanted else lock.models:
             locked = _lock_one(workspace, model, named=bool(wanted), upgrade=upgrade)
             if locked != model:
-                changed.append(locked)
+                changed.append(str(locked.id))
                 lock = lock.with_model(locked)
                 workspace.save(lock)
         workspace.save(lock)
@@ -189,20 +190,15 @@ def _lock_one(workspace: Workspace, model: LockedModel, *, named: bool, upgrade:
 
 
 def _lock_bases(workspace: Workspace, lock: Lock) -> Lock:
-    for base in _without_digest(lock.bases):
-        if base.image.startswith("oci:"):
-            image = Layout(workspace.layout_folder(base.image)).image()
-            lock = lock.with_base(replace(base, digest=image.descriptor.digest))
+    for base in [base for base in lock.bases if base.digest is None]:
+        if (digest := find_digest(workspace, base)) is not None:
+            lock = lock.with_base(replace(base, digest=digest))
         else:
             workspace.progress.warn(
-                f"base {base.name}: no digest, and this version of bake does not ask registries; "
-                f'write digest = "sha256:…" below [base.{base.name}]'
+                f"base {base.name}: cannot tell what {base.image} is now; with Docker and its buildx here `bake lock` asks "
+                f'the registry, or write digest = "sha256:…" below [base.{base.name}]'
             )
     return lock
-
-
-def _without_digest(bases: Iterable[Base]) -> list[Base]:
-    return [base for base in bases if base.digest is None]
 
 
 def _source(workspace: Workspace, text: str) -> str:

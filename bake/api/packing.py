@@ -38,9 +38,9 @@ class Packed:
 def pack_all(workspace: Workspace, image_plan: ImagePlan, layout: Layout) -> list[Packed]:
     """Put every weight layer into the layout, in the plan's order."""
     ready = {item.key: found for item in image_plan.layers if (found := find_layer(workspace, item, layout))}
-    for item, path in ((item, layout.blob(ready[item.key])) for item in image_plan.layers if item.key in ready):
-        if not path.exists():
-            _take(workspace, item, layout, ready[item.key])
+    for item in image_plan.layers:
+        if (diff_id := ready.get(item.key)) and not _is_in(workspace, item, layout, diff_id):
+            _take(workspace, item, layout, diff_id)
     absent = [item for item in image_plan.layers if item.key not in ready]
     made = _pack_absent(workspace, image_plan, absent, layout) if absent else {}
     return [
@@ -52,18 +52,18 @@ def pack_all(workspace: Workspace, image_plan: ImagePlan, layout: Layout) -> lis
 def find_layer(workspace: Workspace, item: LayerPlan, layout: Layout, *, read: bool = True) -> Digest | None:
     """The diff_id of a layer that need not be packed: it lies in the layout or in the store, proven.
 
-    With `read`, a blob of the layout that this machine has not proven yet is read once, to prove it.
+    With `read`, a blob of the layout that this machine has not proven yet is read once, to prove it. Where the lock
+    names another diff_id than the one that these files are known to give, the layer must be packed, to tell which is
+    wrong.
     """
-    diff_id = item.diff_id or workspace.store.diff_id(item.key)
-    if diff_id is None:
+    remembered = workspace.store.diff_id(item.key)
+    diff_id = item.diff_id or remembered
+    if diff_id is None or (remembered or diff_id) != diff_id:
         return None
-    if workspace.store.layer(diff_id, size=item.size):
+    if workspace.store.layer(diff_id, size=item.size) or _is_in(workspace, item, layout, diff_id):
         return diff_id
-    if layout.size(diff_id) != item.size:
-        return None
-    blob = layout.blob(diff_id)
-    proven = workspace.store.check(blob, diff_id) if read else workspace.store.is_proven(blob, diff_id)
-    return diff_id if proven else None
+    readable = read and layout.size(diff_id) == item.size
+    return diff_id if readable and workspace.store.check(layout.blob(diff_id), diff_id) else None
 
 
 def bytes_to_fetch(workspace: Workspace, models: dict[ModelId, LockedModel], layers: Sequence[LayerPlan]) -> int:
@@ -71,6 +71,11 @@ def bytes_to_fetch(workspace: Workspace, models: dict[ModelId, LockedModel], lay
     return sum(
         file.size for item in layers for file in item.files if needs_fetching(workspace, models[item.model], file)
     )
+
+
+def _is_in(workspace: Workspace, item: LayerPlan, layout: Layout, diff_id: Digest) -> bool:
+    """Whether the layout has a layer whose bytes are known to be those of its diff_id, without reading them."""
+    return layout.size(diff_id) == item.size and workspace.store.is_proven(layout.blob(diff_id), diff_id)
 
 
 def _take(workspace: Workspace, item: LayerPlan, layout: Layout, diff_id: Digest) -> None:

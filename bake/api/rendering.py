@@ -37,7 +37,8 @@ class Rendered:
     files: dict[str, bytes]
     links: dict[str, str]
     contexts: dict[str, str]
-    secret: str | None
+    secret_id: str
+    gated: bool
 
 
 def render_model(workspace: Workspace, model: ModelId, *, base_layers: int | None = None) -> Rendered:
@@ -68,7 +69,8 @@ def render_plan(workspace: Workspace, image_plan: ImagePlan, *, base_layers: int
         files=files,
         links=links,
         contexts={name: str(workspace.source_folder(model)) for name, model in folders.items()},
-        secret=render.secret_id(rendering.endpoint) if gated else None,
+        secret_id=render.secret_id(rendering.endpoint),
+        gated=gated,
     )
 
 
@@ -125,8 +127,8 @@ def _target_document(item: Rendered) -> dict[str, Any]:
     document: dict[str, Any] = {"context": folder_name(item.id), "tags": [f"{item.id.name}:{item.id.version}"]}
     if item.contexts:
         document["contexts"] = item.contexts
-    if item.secret:
-        document["secret"] = [f"id={item.secret},env=HF_TOKEN"]
+    if item.gated:
+        document["secret"] = [f"id={item.secret_id},env=HF_TOKEN"]
     return document
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from bake import hub, layer, plan
+from bake.api.workers import Workers, results
 from bake.digest import Digest
 from bake.entrypoint.fault import report
 from bake.entrypoint.tree import FolderTree
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from bake.store import Store
 
 _UNKNOWN = Digest("0" * 64)
-_DOWNLOADS = 8
 _INDEX = ".safetensors.index.json"
 
 
@@ -68,9 +67,11 @@ def _resolve_hub(workspace: Workspace, model: LockedModel, *, commit: str | None
     unknown = [file for file in chosen.kept if file.digest is None]
     with (
         workspace.progress.task(f"{model.id}: reading small files", sum(file.size for file in unknown)) as advance,
-        ThreadPoolExecutor(_DOWNLOADS) as pool,
+        Workers() as workers,
     ):
-        digests = dict(pool.map(lambda file: _keep(workspace.store, snapshot, file, advance), unknown))
+        reader = replace(snapshot, patience=replace(snapshot.patience, sleep=workers.sleep))
+        watched = workers.watch(advance)
+        digests = dict(results(workers.download(_keep, workspace.store, reader, file, watched) for file in unknown))
     files = [
         RecordedFile(path=file.path, size=file.size, digest=file.digest or digests[file.path]) for file in chosen.kept
     ]
@@ -116,13 +117,11 @@ def _resolve_folder(workspace: Workspace, model: LockedModel) -> LockedModel:
     layers = plan.plan_layers(replace(model, files=tuple(unknown)), folder=plan.folder_of(model.id))
     with (
         workspace.progress.task(f"{model.id}: hashing", sum(file.size for file in unknown)) as advance,
-        ThreadPoolExecutor() as pool,
+        Workers() as workers,
     ):
-        digests = {
-            path: digest
-            for learned in pool.map(lambda item: _learn(workspace.store, snapshot, item, advance), layers)
-            for path, digest in learned.items()
-        }
+        watched = workers.watch(advance)
+        learned = results(workers.compute(_learn, workspace.store, snapshot, item, watched) for item in layers)
+        digests = {path: digest for found in learned for path, digest in found.items()}
     files = [replace(file, digest=digests[file.path]) for file in unknown]
     return model.resolve(files=files, excluded=chosen.excluded, commit=None)
 

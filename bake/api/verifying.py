@@ -86,7 +86,7 @@ def verify_target(workspace: Workspace, target: str, *, level: Level, against: M
     """
     if target.startswith("oci:") or (Path(target) / "oci-layout").is_file():
         return _verify_layout(workspace, target.removeprefix("oci:"), level=level, against=against)
-    if Path(target).is_dir():
+    if target and Path(target).is_dir():
         return _verify_folder(workspace, Path(target), level=level, against=against)
     model = _model_id(target)
     path = workspace.default_output(workspace.load().find(model).id)
@@ -233,15 +233,25 @@ def _verify_model(
         folder=folder or (model.path if model else ""),
         files=len(model.files) if model else len(listed) - len(left_out),
         size=sum(file.size for file in model.files) if model else sum(file.size for file in listed),
-        faults=verify(
-            model,
-            tree,
-            level=level,
-            ignore=frozenset() if in_image else left_out,
-            check_modes=in_image,
-            advance=advance,
+        faults=_interruptible(
+            lambda watched: verify(
+                model,
+                tree,
+                level=level,
+                ignore=frozenset() if in_image else left_out,
+                check_modes=in_image,
+                advance=watched,
+            ),
+            advance,
         ),
     )
+
+
+def _interruptible(work: Callable[[Advance], tuple[Fault, ...]], advance: Advance) -> tuple[Fault, ...]:
+    """Do in a thread what starts threads of its own, so that Ctrl-C ends them all at the next byte they count."""
+    with Workers() as workers:
+        (faults,) = results([workers.compute(work, workers.watch(advance))])
+    return faults
 
 
 def _altered_blobs(layers: tuple[Descriptor, ...], blobs: Blobs, advance: Advance) -> list[str]:

@@ -19,6 +19,10 @@ DOWNLOADS = 8
 """Files fetched at once: enough for the Hub's line to be the limit, few enough not to be rate-limited."""
 
 
+_GRACE = 0.5
+"""Seconds that threads have to tidy up after Ctrl-C."""
+
+
 class StoppedError(BakeError):
     """This thread was told to stop because the work it belongs to has failed; that failure is what is reported."""
 
@@ -30,6 +34,7 @@ class Workers:
         self._stopping = threading.Event()
         self._network = ThreadPoolExecutor(DOWNLOADS)
         self._cores = ThreadPoolExecutor(cores())
+        self._begun: list[Future[Any]] = []
 
     def __enter__(self) -> Workers:
         return self
@@ -39,14 +44,22 @@ class Workers:
             self._stopping.set()
         for pool in (self._cores, self._network):
             pool.shutdown(wait=False, cancel_futures=kind is not None)
+        if kind is not None and issubclass(kind, KeyboardInterrupt):  # a host that is silent must not keep a person
+            wait(self._begun, timeout=_GRACE)
+            return
         for pool in (self._network, self._cores):
             pool.shutdown(wait=True)
 
     def download(self, function: Callable[..., _T], *args: Any) -> Future[_T]:
-        return self._network.submit(function, *args)
+        return self._start(self._network, function, *args)
 
     def compute(self, function: Callable[..., _T], *args: Any) -> Future[_T]:
-        return self._cores.submit(function, *args)
+        return self._start(self._cores, function, *args)
+
+    def _start(self, pool: ThreadPoolExecutor, function: Callable[..., _T], *args: Any) -> Future[_T]:
+        started = pool.submit(function, *args)
+        self._begun.append(started)
+        return started
 
     def watch(self, advance: Callable[[int], object]) -> Callable[[int], object]:
         """`advance`, which stops the thread that calls it when the work is given up."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -59,8 +61,16 @@ class Workspace:
 
     @contextlib.contextmanager
     def editing(self) -> Iterator[None]:
-        """Hold the lock against other bakes while it is read, changed and saved."""
-        with self.store.holding(f"lock {self.path.resolve()}"):
+        """Hold the lock against other bakes while it is read, changed and saved.
+
+        What a bake that was killed while it saved has left beside the lock is deleted.
+        """
+        target = self.path.resolve()
+        with self.store.holding(f"lock {target}"):
+            beside = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}")
+            with contextlib.suppress(OSError):
+                for path in [path for path in target.parent.iterdir() if beside.fullmatch(path.name)]:
+                    path.unlink(missing_ok=True)
             yield
 
     def save(self, lock: Lock) -> bool:
@@ -73,10 +83,12 @@ class Workspace:
             )
         text = dumps(lock).encode()
         target = self.path.resolve()
+        mode = 0o644
         with contextlib.suppress(FileNotFoundError):
             if target.read_bytes() == text:
                 return False
-        disk.write(target, text)
+            mode = stat.S_IMODE(target.stat().st_mode)
+        disk.write(target, text, mode=mode)
         return True
 
     def source_folder(self, model: LockedModel) -> Path:
@@ -100,9 +112,7 @@ class Workspace:
         try:
             return self.path.read_bytes().decode()
         except FileNotFoundError as error:
-            raise LockError(
-                f"no {self.path.name} in {self.path.parent.absolute()} or above", hint="bake init writes one"
-            ) from error
+            raise _no_lock(self.path) from error
         except UnicodeDecodeError as error:
             raise LockError(f"{self.path.name}: expected UTF-8, found byte {error.object[error.start]:#x}") from error
         except OSError as error:
@@ -115,9 +125,18 @@ def find_lock(start: Path) -> Path:
     Where there is none, where one would be written.
     """
     for folder in (start, *start.parents):
-        if (folder / LOCK_NAME).exists():
+        try:
+            if (folder / LOCK_NAME).exists():
+                return folder / LOCK_NAME
+        except OSError:  # a folder that may not be looked into: reading the lock will say so
             return folder / LOCK_NAME
     return start / LOCK_NAME
+
+
+def _no_lock(path: Path) -> LockError:
+    if path == Path.cwd() / LOCK_NAME:
+        return LockError(f"no {LOCK_NAME} in {path.parent} or above", hint="bake init writes one")
+    return LockError(f"no lock {path}", hint=f"bake init --lock {path} writes one")
 
 
 def offline_error(what: str) -> SourceError:

@@ -31,25 +31,39 @@ Role = Literal["actor", "critic", "reward_model"]
 
 _WORD = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 _WORD_LIMIT = 63
+_SHOWN = 130  # two words of the greatest length, and what is between them
 GRAMMAR = "lower-case letters and digits, with single '.', '_' or '-' between them, at most 63 characters"
 
-_SOURCE = re.compile(r"(?:hf://(?:[A-Za-z0-9][\w.-]*/)?[\w-][\w.-]*)|(?:dir://[^\x00-\x1f\x7f]+)", re.ASCII)
+_SOURCE = re.compile(
+    r"(?:hf://(?:[A-Za-z0-9][\w.-]*/)?[\w-][\w.-]*)|(?:dir://[^\x00-\x1f\x7f\ud800-\udfff]+)", re.ASCII
+)
+_REVISION = re.compile(r"(?!-)[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 SOURCES = "hf://ORG/NAME (Hugging Face Hub) or dir://PATH (a folder, relative to the lock)"
 
 
 def check_word(text: str, *, what: str) -> str:
     """A name or a version, safe as path, image tag, label and Hydra value. Raises ValueError with what was found."""
     if len(text) > _WORD_LIMIT or not _WORD.fullmatch(text):
-        shown = text if len(text) <= _WORD_LIMIT else text[:_WORD_LIMIT] + "…"
-        raise ValueError(f"expected a {what} of {GRAMMAR}, found {shown!r}")
+        raise ValueError(f"expected a {what} of {GRAMMAR}, found {_short(text, limit=_WORD_LIMIT)}")
     return text
 
 
 def check_source(text: str) -> str:
     """A source: `hf://org/name` or `dir://path`. Raises ValueError with what was found."""
     if not _SOURCE.fullmatch(text):
-        raise ValueError(f"expected {SOURCES}, found {text!r}")
+        raise ValueError(f"expected {SOURCES}, found {_short(text)}")
     return text
+
+
+def check_revision(text: str) -> str:
+    """A branch, tag or commit of a Hub repository. Raises ValueError with what was found."""
+    if not _REVISION.fullmatch(text):
+        raise ValueError(f"expected a branch, tag or commit, found {_short(text)}")
+    return text
+
+
+def _short(text: str, *, limit: int = _SHOWN) -> str:
+    return repr(text if len(text) <= limit else text[:limit] + "…")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,7 +78,7 @@ class ModelId:
         """Read `NAME@VERSION`. Raises ValueError with what was found."""
         name, at, version = text.partition("@")
         if not at:
-            raise ValueError(f"expected NAME@VERSION, found {text!r}")
+            raise ValueError(f"expected NAME@VERSION, found {_short(text)}")
         return cls(check_word(name, what="name"), check_word(version, what="version"))
 
     def __str__(self) -> str:
@@ -143,20 +157,24 @@ class LockedModel:
     def asked(self) -> Digest:
         """The digest of what decides the files: source, revision, include, exclude."""
         asked = [self.source, self.revision, self.include, self.exclude]
-        return Digest.of(json.dumps(asked, ensure_ascii=False, separators=(",", ":")).encode())
+        return Digest.of(json.dumps(asked, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace"))
 
     def resolve(
         self, *, files: Iterable[RecordedFile], excluded: Iterable[Excluded], commit: str | None
     ) -> LockedModel:
-        """This model with its files pinned; layers that were known before are forgotten."""
-        ordered = tuple(sorted(files, key=lambda file: file.path.encode()))
+        """This model with its files pinned; layers that were known before are forgotten.
+
+        Files that are left out may have any name; one that is not UTF-8 is recorded with its odd bytes escaped.
+        """
+        ordered = tuple(sorted(files, key=lambda file: file.path))
+        left_out = (replace(left, path=left.path.encode(errors="backslashreplace").decode()) for left in excluded)
         return replace(
             self,
             asked_digest=self.asked(),
             commit=commit,
             set_digest=set_digest(ordered),
             files=ordered,
-            excluded=tuple(sorted(excluded, key=lambda file: file.path.encode())),
+            excluded=tuple(sorted(left_out, key=lambda left: left.path)),
             packer=None,
             layers=(),
         )

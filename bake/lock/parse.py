@@ -4,64 +4,97 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import tomllib
 
 from bake.digest import Digest
 from bake.errors import LockError
-from bake.lock import FORMAT, SCRATCH, Base, Lock, LockedLayer, LockedModel, ModelId, Wheel, check_source, check_word
+from bake.lock import (
+    FORMAT,
+    SCRATCH,
+    Base,
+    Lock,
+    LockedLayer,
+    LockedModel,
+    ModelId,
+    Wheel,
+    check_revision,
+    check_source,
+    check_word,
+)
+from bake.lock.check import check_bases, check_model, check_models
 from bake.lock.comments import collect
-from bake.lock.table import Table
-from bake.record import RecordedFile, set_digest
+from bake.lock.dump import HEADER
+from bake.lock.table import Table, shown
+from bake.record import RecordedFile
 from bake.select import Excluded, check_path
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-_MERGE = re.compile(r"^(?:<{7} |={7}$|>{7} |\|{7} )", re.MULTILINE)
+_MARKERS = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
+_MARKER_LINE = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})(?:$| .*$)", re.MULTILINE)
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_VERSION = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
+_WHEEL_NAME = re.compile(r"[A-Za-z0-9]+(?:[._-]+[A-Za-z0-9]+)*")
+_WHEEL_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*")
+_IMAGE = re.compile(r"[^\x00-\x1f\x7f-\x9f\s](?:[^\x00-\x1f\x7f-\x9f]*[^\x00-\x1f\x7f-\x9f\s])?")
+
+_BASE_KEYS = ("image", "digest", "verl", "wheels")
+_MODEL_KEYS = (
+    *("name", "version", "source", "revision", "include", "exclude"),
+    *("base", "critic", "reward_model", "trust_remote_code"),
+    *("asked_digest", "commit", "license", "gated", "set_digest", "size", "packer"),
+    *("file", "excluded", "layer"),
+)
 
 
 def parse(text: str, *, where: str = "models.lock") -> Lock:
     """Read a lock. Raises LockError with the place, what was expected and what was found."""
-    if conflict := _MERGE.search(text):
-        line = text.count("\n", 0, conflict.start()) + 1
-        raise LockError(
-            f"{where}: line {line} is a merge conflict marker: {conflict.group().strip()}",
-            hint="keep the records of both sides (each is a block of its own), then run: bake lock --check",
-        )
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise LockError(
-            f"{where}: not valid TOML: {error}",
-            hint="take the file back from version control, or mend the line and run: bake lock --check",
-        ) from error
-    table = Table(document, file=where)
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    _refuse_conflicts(text, where=where)
+    table = Table(_document(text, where=where), file=where)
     version = _format(table)
     table.lenient = version > FORMAT
+    table.only("version", "base", "model")
     lock = Lock(
         format=version,
         bases=tuple(_base(name, base) for name, base in table.named_tables("base")),
         models=tuple(_model(model) for model in table.tables("model")),
     )
-    table.finish()
-    _check_bases(lock, table)
-    _check_models(lock, table)
+    check_bases(lock, table)
+    check_models(lock, table)
     return _with_comments(lock, text)
 
 
+def _refuse_conflicts(text: str, *, where: str) -> None:
+    if not any(marker in text for marker in _MARKERS):
+        return
+    if conflict := _MARKER_LINE.search(text):
+        line = text.count("\n", 0, conflict.start()) + 1
+        raise LockError(
+            f"{where}: line {line} is a merge conflict marker: {conflict.group()}",
+            hint="keep the records of both sides (each is a block of its own), then run: bake lock --check",
+        )
+
+
+def _document(text: str, *, where: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, and a number of thousands of digits
+        raise LockError(
+            f"{where}: not valid TOML: {error}",
+            hint="take the file back from version control, or mend the line and run: bake lock --check",
+        ) from error
+
+
 def _format(table: Table) -> tuple[int, int]:
-    value = table.take("version")
-    match = re.fullmatch(r"(\d+)(?:\.(\d+))?", str(value)) if isinstance(value, int | str) else None
-    if match is None or isinstance(value, bool):
-        raise table.error("version", f'expected the format\'s version, as 1 or "1.2", found {value!r}')
+    value = table.value("version", hint="a lock starts with: version = 1")
+    match = _VERSION.fullmatch(shown(value) if isinstance(value, int) else value if isinstance(value, str) else "")
+    if match is None:
+        raise table.error("version", f'expected the format\'s version, as 1 or "1.2", found {shown(value)}')
     version = int(match[1]), int(match[2] or 0)
     if version[0] != FORMAT[0]:
         raise table.error(
             "version",
-            f"this bake reads format {FORMAT[0]}, found {value}",
+            f"this bake reads format {FORMAT[0]}, found {shown(value)}",
             hint="upgrade bake: pip install --upgrade bake" if version[0] > FORMAT[0] else None,
         )
     return version
@@ -71,36 +104,43 @@ def _base(name: str, table: Table) -> Base:
     table.guard("", lambda: check_word(name, what="base name"))
     if name == SCRATCH:
         raise table.error("", f"{SCRATCH!r} is built in: an image of weights alone, on no base")
-    base = Base(
+    table.only(*_BASE_KEYS)
+    wheels = [_wheel(wheel) for wheel in table.tables("wheels")]
+    names = [wheel.name for wheel in wheels]
+    if len(set(names)) != len(names):
+        raise table.error("wheels", f"{max(names, key=names.count)!r} is listed twice")
+    return Base(
         name=name,
-        image=table.text("image"),
+        image=table.parsed("image", _image),
         digest=table.optional("digest", Digest.parse),
-        verl=table.optional("verl", str),
-        wheels=tuple(_wheel(wheel) for wheel in table.tables("wheels")),
+        verl=table.optional("verl", _wheel_version),
+        wheels=tuple(sorted(wheels, key=lambda wheel: wheel.name)),
     )
-    table.finish()
-    return base
 
 
 def _wheel(table: Table) -> Wheel:
-    wheel = Wheel(
-        name=table.text("name"), version=table.text("version"), digest=table.parsed("sha256", Digest.parse_hex)
+    table.only("name", "version", "sha256")
+    return Wheel(
+        name=table.parsed("name", _wheel_name),
+        version=table.parsed("version", _wheel_version),
+        digest=table.parsed("sha256", Digest.parse_hex),
     )
-    table.finish()
-    return wheel
 
 
 def _model(table: Table) -> LockedModel:
+    table.only(*_MODEL_KEYS)
+    files = [_file(file) for file in table.tables("file")]
+    excluded = [_excluded(left) for left in table.tables("excluded")]
     model = LockedModel(
         id=ModelId(
             table.parsed("name", lambda text: check_word(text, what="name")),
             table.parsed("version", lambda text: check_word(text, what="version")),
         ),
         source=table.parsed("source", check_source),
-        revision=table.optional("revision", _revision),
+        revision=table.optional("revision", check_revision),
         include=table.texts("include"),
         exclude=table.texts("exclude"),
-        base=table.optional("base", str) or SCRATCH,
+        base=table.optional("base", lambda text: check_word(text, what="base name")) or SCRATCH,
         critic=table.optional("critic", ModelId.parse),
         reward_model=table.optional("reward_model", ModelId.parse),
         trust_remote_code=table.flag("trust_remote_code"),
@@ -109,141 +149,76 @@ def _model(table: Table) -> LockedModel:
         license=table.optional("license", str),
         gated=table.flag("gated"),
         set_digest=table.optional("set_digest", Digest.parse),
-        packer=table.optional_integer("packer"),
-        files=tuple(_file(file) for file in table.tables("file")),
-        excluded=tuple(_excluded(left) for left in table.tables("excluded")),
+        packer=table.optional_count("packer"),
+        files=tuple(sorted(files, key=lambda file: file.path)),
+        excluded=tuple(sorted(excluded, key=lambda left: left.path)),
         layers=tuple(_layer(layer) for layer in table.tables("layer")),
     )
-    table.finish()
-    _check_resolved(model, table)
-    _check_paths(model, table)
-    return replace(model, files=tuple(sorted(model.files, key=lambda file: file.path.encode())))
+    check_model(model, table)
+    return model
 
 
 def _file(table: Table) -> RecordedFile:
-    file = RecordedFile(
+    table.only("path", "size", "sha256")
+    return RecordedFile(
         path=table.parsed("path", _path), size=table.size("size"), digest=table.parsed("sha256", Digest.parse_hex)
     )
-    table.finish()
-    return file
 
 
 def _excluded(table: Table) -> Excluded:
-    left = Excluded(path=table.text("path"), size=table.optional_integer("size"), reason=table.text("reason"))
-    table.finish()
-    return left
+    table.only("path", "size", "reason")
+    return Excluded(path=table.text("path"), size=table.optional_size("size"), reason=table.text("reason"))
 
 
 def _layer(table: Table) -> LockedLayer:
-    layer = LockedLayer(
-        diff_id=table.parsed("diff_id", Digest.parse), size=table.size("size"), files=table.texts("files")
-    )
-    table.finish()
-    return layer
+    table.only("diff_id", "size", "files")
+    diff_id = table.parsed("diff_id", Digest.parse)
+    size = table.size("size")
+    table.value("files")
+    return LockedLayer(diff_id=diff_id, size=size, files=table.texts("files"))
 
 
 def _path(text: str) -> str:
     if fault := check_path(text):
-        raise ValueError(f"expected a file's path inside the model's folder, found {text!r}: {fault}")
+        raise ValueError(f"expected a file's path inside the model's folder, found {shown(text)}: {fault}")
     return text
 
 
 def _commit(text: str) -> str:
     if not _COMMIT.fullmatch(text):
-        raise ValueError(f"expected a commit of 40 lower-case hex digits, found {text!r}")
+        raise ValueError(f"expected a commit of 40 or 64 lower-case hex digits, found {shown(text)}")
     return text
 
 
-def _revision(text: str) -> str:
-    if not text or text.startswith("-") or not text.isprintable() or " " in text:
-        raise ValueError(f"expected a branch, tag or commit, found {text!r}")
+def _image(text: str) -> str:
+    if not _IMAGE.fullmatch(text):
+        raise ValueError(f"expected a reference of a registry, or oci:PATH (relative to the lock), found {shown(text)}")
     return text
 
 
-def _check_resolved(model: LockedModel, table: Table) -> None:
-    """A model is resolved whole or not at all, and its set_digest is that of its files."""
-    parts: dict[str, object] = {
-        "asked_digest": model.asked_digest,
-        "set_digest": model.set_digest,
-        "file": model.files or None,
-    }
-    if model.source.startswith("hf://"):
-        parts["commit"] = model.commit
-    absent = [key for key, value in parts.items() if value is None]
-    if absent and (len(absent) < len(parts) or model.layers or model.excluded):
-        raise table.error(
-            absent[0],
-            f"{model.id} is only half resolved: no {', '.join(absent)}",
-            hint="take the record back from version control; to resolve it anew, delete all but what is asked "
-            f"and run: bake lock {model.id}",
-        )
-    if model.set_digest is not None and model.set_digest != (found := set_digest(model.files)):
-        raise table.error(
-            "set_digest",
-            f"expected {model.set_digest}, found {found} over the files listed: a record of {model.id} was edited, "
-            "lost or merged wrongly",
-            hint=f"take the record back from version control, or resolve it anew: bake lock --upgrade {model.id}",
-        )
+def _wheel_name(text: str) -> str:
+    if not _WHEEL_NAME.fullmatch(text):
+        raise ValueError(f"expected the name of a Python project, found {shown(text)}")
+    return text
 
 
-def _check_paths(model: LockedModel, table: Table) -> None:
-    paths = {file.path for file in model.files}
-    if twice := _first_repeat(file.path for file in model.files):
-        raise table.error("file", f"{twice!r} is listed twice")
-    for path in sorted(paths):
-        folders = (path[:at] for at in range(len(path)) if path[at] == "/")
-        if folder := next((folder for folder in folders if folder in paths), None):
-            raise table.error("file", f"{folder!r} is listed as a file and as a folder, of {path!r}")
-    for number, layer in enumerate(model.layers):
-        if unknown := sorted(set(layer.files) - paths):
-            raise table.error(f"layer[{number}].files", f"{unknown[0]!r} is no file of {model.id}")
-
-
-def _check_bases(lock: Lock, table: Table) -> None:
-    known = {SCRATCH, *(base.name for base in lock.bases)}
-    for number, model in enumerate(lock.models):
-        if model.base not in known:
-            raise table.error(
-                f"model[{number}].base",
-                f"expected one of {', '.join(sorted(known))}, found {model.base!r}",
-                hint=f'add a [base.{model.base}] table with an image, or set base = "{SCRATCH}"',
-            )
-
-
-def _check_models(lock: Lock, table: Table) -> None:
-    ids = {model.id for model in lock.models}
-    seen: dict[ModelId, int] = {}
-    for number, model in enumerate(lock.models):
-        if model.id in seen:
-            raise table.error(
-                f"model[{number}]",
-                f"{model.id} is already model[{seen[model.id]}]",
-                hint="a version is immutable: delete one of the two, or give it another version",
-            )
-        seen[model.id] = number
-        for role in ("critic", "reward_model"):
-            other = getattr(model, role)
-            if other is not None and other not in ids:
-                raise table.error(f"model[{number}].{role}", f"no model {other} in the lock")
+def _wheel_version(text: str) -> str:
+    if not _WHEEL_VERSION.fullmatch(text):
+        raise ValueError(f"expected a version of a Python project, found {shown(text)}")
+    return text
 
 
 def _with_comments(lock: Lock, text: str) -> Lock:
     comments = collect(text)
-    models = [replace(model, comment=comments.get(f"model[{number}]", ())) for number, model in enumerate(lock.models)]
-    bases = [replace(base, comment=comments.get(f"base.{base.name}", ())) for base in lock.bases]
+    top = comments.pop("", ())
+    ending = comments.pop("end", ())
+    models = [replace(model, comment=comments.pop(f"model[{at}]", ())) for at, model in enumerate(lock.models)]
+    bases = [replace(base, comment=comments.pop(f"base.{base.name}", ())) for base in lock.bases]
+    strays = [line for lines in comments.values() for line in lines]
     return replace(
         lock,
         bases=tuple(sorted(bases, key=lambda base: base.name)),
         models=tuple(sorted(models, key=lambda model: model.id)),
-        comment=comments.get("", ()),
-        ending=comments.get("end", ()),
+        comment=() if top == HEADER else top,
+        ending=(*strays, *ending),
     )
-
-
-def _first_repeat(values: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None

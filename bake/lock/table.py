@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bake.errors import LockError
+from bake.lock.dump import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -13,24 +15,27 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _TYPES = {str: "a string", int: "a whole number", bool: "true or false", list: "an array", dict: "a table"}
-_LARGEST = 1 << 53
+_INDEX = re.compile(r"\[\d+\]")
+_LARGEST = (1 << 53) - 1
+_SHOWN = 80
+_SHOWN_BITS = 256
 
 
 class Table:
-    """Takes keys out of a table one by one; `finish` refuses what nobody took, so that a typing error is seen."""
+    """Reads the keys of a table one by one; every error names the file, the key's place and what was found there.
 
-    def __init__(self, document: dict[str, Any], *, file: str, place: str = "", root: Table | None = None) -> None:
+    `lenient` lets keys pass that bake does not know: a newer minor version of the format may have some.
+    """
+
+    def __init__(self, document: dict[str, Any], *, file: str, place: str = "", lenient: bool = False) -> None:
         self._document = document
         self._file = file
         self._place = place
-        self._root = root or self
-        self._taken: set[str] = set()
-        self.lenient = False
+        self.lenient = lenient
 
     def error(self, key: str, message: str, *, hint: str | None = None) -> LockError:
         """A LockError at a key of this table; an empty key is the table itself."""
-        place = f"{self._place}.{key}" if self._place and key else self._place or key
-        return LockError(f"{self._file}: {place}: {message}", hint=hint)
+        return LockError(f"{self._file}: {self._at(key)}: {message}", hint=hint)
 
     def guard(self, key: str, read: Callable[[], _T]) -> _T:
         """Run a parser that raises ValueError, and give its error a place."""
@@ -39,10 +44,16 @@ class Table:
         except ValueError as error:
             raise self.error(key, str(error)) from error
 
-    def take(self, key: str) -> Any:
-        self._taken.add(key)
+    def only(self, *known: str) -> None:
+        """Refuse keys other than these, so that a typing error is seen."""
+        unknown = sorted(self._document.keys() - set(known))
+        if unknown and not self.lenient:
+            near = difflib.get_close_matches(unknown[0], known, n=1)
+            raise self.error(key_text(unknown[0]), "unknown key", hint=f"did you mean {near[0]!r}?" if near else None)
+
+    def value(self, key: str, *, hint: str | None = None) -> Any:
         if key not in self._document:
-            raise self.error(key, "missing")
+            raise self.error(key, "missing", hint=hint)
         return self._document[key]
 
     def text(self, key: str) -> str:
@@ -53,60 +64,80 @@ class Table:
         return self.guard(key, lambda: parser(text))
 
     def optional(self, key: str, parser: Callable[[str], _T]) -> _T | None:
-        return self.parsed(key, parser) if self._has(key) else None
+        return self.parsed(key, parser) if key in self._document else None
 
     def size(self, key: str) -> int:
-        """A number of bytes, from 0 to 2^53 (what JSON can carry)."""
+        """A number of bytes, below 2^53 (what every JSON reader can carry)."""
         value = self._typed(key, int)
         if not 0 <= value <= _LARGEST:
-            raise self.error(key, f"expected a number of bytes, found {value}")
+            raise self.error(key, f"expected a number of bytes from 0 to 2^53 - 1, found {shown(value)}")
         return value
 
-    def optional_integer(self, key: str) -> int | None:
-        return self.size(key) if self._has(key) else None
+    def optional_size(self, key: str) -> int | None:
+        return self.size(key) if key in self._document else None
+
+    def optional_count(self, key: str) -> int | None:
+        """A whole number from 1."""
+        if key not in self._document:
+            return None
+        value = self._typed(key, int)
+        if not 1 <= value <= _LARGEST:
+            raise self.error(key, f"expected a whole number from 1, found {shown(value)}")
+        return value
 
     def flag(self, key: str) -> bool:
-        return self._typed(key, bool) if self._has(key) else False
+        return self._typed(key, bool) if key in self._document else False
 
     def texts(self, key: str) -> tuple[str, ...]:
-        values = self._typed(key, list) if self._has(key) else []
+        values = self._typed(key, list) if key in self._document else []
         for number, value in enumerate(values):
             if not isinstance(value, str):
-                raise self.error(f"{key}[{number}]", f"expected a string, found {value!r}")
+                raise self.error(f"{key}[{number}]", f"expected a string, found {shown(value)}")
         return tuple(values)
 
     def tables(self, key: str) -> Iterator[Table]:
-        values = self._typed(key, list) if self._has(key) else []
+        if isinstance(self._document.get(key), dict):
+            raise self.error(
+                key,
+                "expected an array of tables, found a table",
+                hint=f"write [[{_INDEX.sub('', self._at(key))}]], in two brackets, above each record",
+            )
+        values = self._typed(key, list) if key in self._document else []
         for number, value in enumerate(values):
             yield self._child(f"{key}[{number}]", value)
 
     def named_tables(self, key: str) -> Iterator[tuple[str, Table]]:
-        values = self._typed(key, dict) if self._has(key) else {}
+        values = self._typed(key, dict) if key in self._document else {}
         for name, value in values.items():
-            yield name, self._child(f"{key}.{name}", value)
+            yield name, self._child(f"{key}.{key_text(name)}", value)
 
-    def finish(self) -> None:
-        """Refuse keys that nobody took.
-
-        A newer minor version of the format may have keys that this bake does not know.
-        """
-        unknown = sorted(set(self._document) - self._taken)
-        if unknown and not self._root.lenient:
-            near = difflib.get_close_matches(unknown[0], self._taken, n=1)
-            raise self.error(unknown[0], "unknown key", hint=f"did you mean {near[0]!r}?" if near else None)
-
-    def _has(self, key: str) -> bool:
-        self._taken.add(key)
-        return key in self._document
+    def _at(self, key: str) -> str:
+        return f"{self._place}.{key}" if self._place and key else self._place or key
 
     def _typed(self, key: str, kind: type[_T]) -> _T:
-        value = self.take(key)
+        value = self.value(key)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise self.error(key, f"expected {_TYPES[kind]}, found {value!r}")
+            raise self.error(key, f"expected {_TYPES[kind]}, found {shown(value)}")
         return value
 
     def _child(self, key: str, value: Any) -> Table:
         if not isinstance(value, dict):
-            raise self.error(key, f"expected a table, found {value!r}")
-        place = f"{self._place}.{key}" if self._place else key
-        return Table(value, file=self._file, place=place, root=self._root)
+            raise self.error(key, f"expected a table, found {shown(value)}")
+        return Table(value, file=self._file, place=self._at(key), lenient=self.lenient)
+
+
+def shown(value: Any) -> str:
+    """A TOML value in an error: short, on one line, in TOML's words and not in Python's."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "a table"
+        case list():
+            return "an array"
+        case str():
+            return repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
+        case int() if value.bit_length() > _SHOWN_BITS:
+            return f"a number of {value.bit_length()} bits"
+        case _:
+            return str(value)

@@ -140,10 +140,11 @@ def report(tables: Sequence[Table], *, path: Path | None) -> None:
     """Print the tables, and write them to `path` as JSON."""
     print(f"{cores()} cores, Python {sys.version.split()[0]}, {sys.platform}; medians of one run")
     for table in tables:
-        print(f"\n{table.title}\n{'':<44}{'seconds':>9}{'ratio':>8}{'peak MiB':>10}")
+        print(f"\n{table.title}\n{'':<44}{'seconds':>9}{'ratio':>8}{'least':>9}{'most':>9}{'peak MiB':>10}")
         for row in table.rows:
             ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-            print(f"  {row.name:<42}{row.median:>9.3f}{ratio:>8}{row.peak / 2**20:>10.0f}")
+            spread = f"{min(row.rounds):>9.3f}{max(row.rounds):>9.3f}"
+            print(f"  {row.name:<42}{row.median:>9.3f}{ratio:>8}{spread}{row.peak / 2**20:>10.0f}")
     if path:
         path.write_text(json.dumps(_document(tables), indent=2) + "\n", "utf-8")
 

@@ -1,0 +1,58 @@
+"""The scan that every build ends with: no token in what was built. A find fails the build before anything names the image."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bake.digest import CHUNK
+from bake.errors import CheckFailed
+from bake.scan import Scanner, holds_token
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from bake.digest import Digest
+    from bake.image import Blobs, Image
+
+_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_HINT = "a token in an image is everybody's who can pull it: revoke it, find where it came from, and build again"
+
+
+def known_tokens() -> tuple[str, ...]:
+    """The Hub tokens of this user: from the environment and from the login file."""
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    stored = Path(os.environ.get("HF_TOKEN_PATH") or home / "token")
+    try:
+        text = stored.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    found = [os.environ.get(variable, "") for variable in _VARIABLES] + [text]
+    return tuple(dict.fromkeys(token.strip() for token in found if token.strip()))
+
+
+def refuse_tokens(image: Image, blobs: Blobs, *, proven: Collection[Digest]) -> None:
+    """Search an image's config, with its history, its manifest, and every layer of bake's own that the lock does not prove.
+
+    A weight layer is the locked bytes and nothing else, so it holds no token of this build. Raises CheckFailed.
+    """
+    documents = {"config and history": image.config.dumps(), "manifest": image.manifest.dumps()}
+    refuse_tokens_in(documents.items())
+    for layer in image.manifest.layers:
+        if layer.digest in proven:
+            continue
+        scanner = Scanner(known_tokens())
+        with blobs.open(layer.digest) as stream:
+            while content := stream.read(CHUNK):
+                scanner.show(content)
+        if scanner.found:
+            raise CheckFailed(f"a token lies in layer {layer.digest}", hint=_HINT)
+
+
+def refuse_tokens_in(documents: Iterable[tuple[str, bytes]]) -> None:
+    """Search some texts by name. Raises CheckFailed that names the place, and never the token."""
+    tokens = [token.encode() for token in known_tokens()]
+    for place, content in documents:
+        if holds_token(content, tokens):
+            raise CheckFailed(f"a token lies in the image's {place}", hint=_HINT)

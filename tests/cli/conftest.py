@@ -1,0 +1,79 @@
+"""A place to bake in, with an environment that knows no other store, Hub, token or cache."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from huggingface_hub import close_session, constants
+
+from bake.cli import run
+from tests.cli.place import Bake, Place, Ran
+from tests.entrypoint.files import model_files
+from tests.hub_server import FakeHub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_STEERING = ("HF_", "HUGGING", "TRANSFORMERS_", "BAKE_", "XDG_", "LC_", "NO_COLOR", "FORCE_COLOR", "TTY_", "PYTHON")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def closed_session() -> Iterator[None]:
+    yield
+    close_session()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """An empty lock; it is the working folder too."""
+    for name in [name for name in os.environ if name.startswith(_STEERING) or name.upper().endswith("_PROXY")]:
+        monkeypatch.delenv(name)
+    place = Place(tmp_path / "work", tmp_path / "store")
+    place.root.mkdir()
+    place.write_lock()
+    monkeypatch.setenv("BAKE_CACHE", str(place.store))
+    monkeypatch.setenv("BAKE_HUB_BACKOFF", "0.001")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf-home"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "hf-home" / "token"))  # read once, on import
+    monkeypatch.chdir(place.root)
+    yield place
+    place.end()
+
+
+@pytest.fixture
+def bake(place: Place, capsys: pytest.CaptureFixture[str]) -> Bake:  # noqa: ARG001 - it must be there first
+    """The command line in this process; it writes where the command would."""
+
+    def call(*words: str) -> Ran:
+        code = run(words)
+        return Ran(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def tiny(place: Place, bake: Bake) -> Place:
+    """`tiny@v1` in the lock, from the folder `m`."""
+    place.add_model()
+    assert bake("-q", "add", "tiny@v1", "dir://m").code == 0
+    return place
+
+
+@pytest.fixture
+def built(tiny: Place, bake: Bake) -> Place:
+    """`tiny@v1` in the lock, and its image in dist/tiny-v1."""
+    assert bake("-q", "build", "tiny@v1").code == 0
+    return tiny
+
+
+@pytest.fixture
+def hub(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:  # noqa: ARG001 - it forgets other Hubs
+    """The Hub at HF_ENDPOINT. It has a small model, `org/name`."""
+    with FakeHub() as fake:
+        fake.add_repo("org/name", model_files())
+        monkeypatch.setenv("HF_ENDPOINT", fake.endpoint)
+        yield fake

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from bake.units import count_text, size_text
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.7, "1.0 kB"),
+        (1000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (16_060_556_376, "16.1 GB"),
+        (2_000 * 10**15, "2000.0 PB"),
+    ],
+)
+def test_sizes_are_in_decimal_units(size: float, expected: str) -> None:
+    assert size_text(size) == expected
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(0, "0 files"), (1, "1 file"), (2, "2 files"), (10_000, "10,000 files")]
+)
+def test_counts_agree_with_their_noun(count: int, expected: str) -> None:
+    assert count_text(count, "file") == expected

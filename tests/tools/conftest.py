@@ -1,0 +1,39 @@
+"""Other people's tools. A test is skipped where its tool is missing, and fails there if BAKE_REQUIRE_TOOLS=1 is set."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Tool = Callable[..., str]
+
+
+def _tool(name: str) -> Tool:
+    if shutil.which(name) is None:
+        if os.environ.get("BAKE_REQUIRE_TOOLS") == "1":
+            pytest.fail(f"{name} is not on the PATH, and BAKE_REQUIRE_TOOLS=1 is set")
+        pytest.skip(f"{name} is not on the PATH")
+
+    def run(*arguments: object) -> str:
+        done = subprocess.run([name, *map(str, arguments)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def skopeo() -> Tool:
+    return _tool("skopeo")
+
+
+@pytest.fixture
+def umoci() -> Tool:
+    return _tool("umoci")
