@@ -1,7 +1,7 @@
 """Archive: an image as one tar that `docker load` and `ctr import` take, with the layers that the other side lacks.
 
-It is an OCI layout and a `docker save` archive at once (image-layout.md; moby's image/tarexport): the containerd image store
-reads the first, the classic store the second. A layer that a daemon already has may be left out.
+It is an OCI layout and a `docker save` archive at once (image-layout.md; moby's image/tarexport): the containerd image
+store reads the first, the classic store the second. A layer that a daemon already has may be left out.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def stream_archive(
 ) -> Iterator[bytes]:
     """The archive of an image under a name (`repository:tag`), in chunks.
 
-    `send` are the layers that it carries. Without `oci`, only the classic store can read it: that one needs no manifest,
-    and so no digest of a layer that it has.
+    `send` are the layers that it carries. Without `oci`, only the classic store can read it: that one needs no
+    manifest, and so no digest of a layer that it has.
     """
     documents = {
         f"blobs/sha256/{image.manifest.config.digest.hex}": image.config.dumps(),

@@ -1,4 +1,4 @@
-"""`docker buildx`: BuildKit builds a rendered Dockerfile. docker-py speaks to no BuildKit, so this drives the command."""
+"""`docker buildx`: BuildKit builds a rendered Dockerfile. docker-py knows no BuildKit, so this drives the command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FAULTS = (
     (
         re.compile(r"OCI exporter is not supported"),
         "this builder cannot write an OCI layout",
-        "docker buildx create --name bake --driver docker-container, then add --buildx-builder bake; or --builder direct",
+        "docker buildx create --name bake --driver docker-container, then --buildx-builder bake; or --builder direct",
     ),
     (re.compile(r"no builder .* found"), "there is no such builder", "docker buildx ls shows those there are"),
     (re.compile(r"no space left on device"), "the builder has no space left", "docker buildx prune; docker system df"),
@@ -49,8 +49,8 @@ _FAULTS = (
 class Request:
     """One build: a context folder, named contexts, and where the image goes.
 
-    `output` is an `--output` value of buildx. `secret` is the id of a build secret, and `token` its value, which goes to
-    BuildKit through the environment and stands on no command line.
+    `output` is an `--output` value of buildx. `secret` is the id of a build secret, and `token` its value, which goes
+    to BuildKit through the environment and stands on no command line.
     """
 
     context: Path

@@ -324,7 +324,9 @@ def verify(context: click.Context, target: str, level: str, against: ModelId | N
 @click.option("--print", "show", is_flag=True, help="Print the docker command, and run nothing.")
 @click.pass_context
 def run_image(context: click.Context, /, target: str, words: tuple[str, ...], *, show: bool, **options: Any) -> None:
-    """Run an image with docker, with what verl needs: GPUs, shared memory, limits, an init process, mounts.
+    """Run an image with docker, and with all that verl needs.
+
+    That is GPUs, shared memory, limits, an init process and mounts.
 
     WORDS go to the image's entrypoint: training overrides, or verify, or exec and a command.
 
@@ -413,8 +415,6 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)  # noqa: T201
         return 130
-    except BrokenPipeError:  # the reader of stdout has gone, as `head` does
-        return _nobody_listens()
     except Exception:  # noqa: BLE001 - what nothing else knew of is a fault of bake's own
         traceback.print_exc()
         print("error: this is a fault in bake itself; please report the lines above", file=sys.stderr)  # noqa: T201
@@ -423,7 +423,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _nobody_listens() -> int:
-    """What a program does that SIGPIPE ends; Python must not try to flush what is left."""
+    """The reader of stdout has gone, as `head` does: 128 + SIGPIPE. Python must not try to flush what is left."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141
 
@@ -470,8 +470,10 @@ def _output(to: str | None) -> Path | None:
 
 
 def _print(said: Settings, document: Any, lines: Iterable[str]) -> None:
-    if said.as_json:
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
-        for line in lines:
-            click.echo(line)
+    text = json.dumps(document, indent=2, ensure_ascii=False) if said.as_json else "\n".join(lines)
+    try:
+        if text:
+            click.echo(text)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise click.exceptions.Exit(_nobody_listens()) from error

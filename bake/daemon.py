@@ -108,8 +108,8 @@ class Daemon:
     def known_layers(self, diff_ids: Collection[Digest]) -> frozenset[Digest]:
         """Which of an image's layers need not be sent.
 
-        The classic store finds a layer under the layers below it, so it knows the longest run from the bottom that another
-        image begins with; the containerd store finds it alone.
+        The classic store finds a layer under the layers below it, so it knows the longest run from the bottom that
+        another image begins with; the containerd store finds it alone.
         """
         ordered = list(diff_ids)
         chains = [self._chain(summary["Id"]) for summary in self._ask(self._api.images)]
@@ -134,7 +134,7 @@ class Daemon:
     def load(
         self, image: Image, blobs: Blobs, *, name: str, send: Collection[Digest], advance: Callable[[int], object]
     ) -> DaemonImage:
-        """Load an image under a name, with the layers to send. An older image of that name keeps it until this is whole."""
+        """Load an image under a name, with the layers to send. An older image keeps the name until this is whole."""
         chunks = stream_archive(image, blobs, name=name, send=send, oci=self.store == "containerd", advance=advance)
         for line in self._ask(lambda: list(self._api.load_image(chunks, quiet=True))):
             if "error" in line:
@@ -167,7 +167,7 @@ class Daemon:
         return list(image.config.diff_ids) if image else []
 
     def _manifest(self, image: DaemonImage) -> Manifest:
-        """The manifest of an image on the containerd store. The daemon hands it out in an archive of the whole image."""
+        """The manifest of an image on the containerd store. The daemon hands it out in a whole archive alone."""
         chunks = self._ask(lambda: self._api.get_image(str(image.id), chunk_size=_CHUNK))
         documents: dict[str, bytes] = {}
         with tarfile.open(fileobj=cast("Any", _Chunks(chunks)), mode="r|", bufsize=_CHUNK) as archive:

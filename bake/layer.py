@@ -228,5 +228,5 @@ def _blame(layer: LayerPlan, snapshot: Snapshot, *, found: Digest) -> DigestErro
     return LockError(
         f"{layer.model}: expected a layer of diff_id {layer.diff_id}, found {found}, "
         "though every file in it is as locked",
-        hint=f"delete the [[model.layer]] records of {layer.model}; the next build writes them anew",
+        hint=f"delete packer and the [[model.layer]] records of {layer.model}; the next build writes them anew",
     )

@@ -77,6 +77,15 @@ class Store:
         """A fetched file, if it is here, and whole where its size is known beforehand."""
         return _whole(self._path("files", digest), size)
 
+    def sound_file(self, digest: Digest, *, size: int | None = None) -> Path | None:
+        """A fetched file whose bytes are known to be right. One that was written to since is read again, or deleted."""
+        path = self.file(digest, size=size)
+        if path is None or self.check(path, digest):
+            return path
+        with disk.writing(path):
+            path.unlink(missing_ok=True)
+        return None
+
     def fetch(
         self,
         stream: Callable[[int], Iterable[bytes]],
@@ -87,15 +96,14 @@ class Store:
         show: Callable[[bytes], object] = lambda _: None,
         advance: Callable[[int], object] = lambda _: None,
     ) -> Path:
-        """Fetch a file of known digest, from where an earlier try broke off; `stream(offset)` gives its bytes from
-        there.
+        """Fetch a file of known digest; `stream(offset)` gives its bytes from where an earlier try broke off.
 
         Each byte is shown once, in order, also those that an earlier try left; nothing is shown where another bake has
         fetched the file meanwhile. Raises DigestError that begins with `name`, and then keeps nothing.
         """
         target = self._path("files", digest)
         with self.holding(_fetching(digest.hex)), disk.writing(target):
-            if found := _whole(target, size):
+            if found := self.sound_file(digest, size=size):
                 advance(size)
                 return found
             partial = self.root / "partial" / digest.hex
@@ -109,7 +117,8 @@ class Store:
                     f"{name}: expected {digest} of {size} bytes, found {found_digest}",
                     hint="the source sent other bytes than it lists; try again, or another HF_ENDPOINT",
                 )
-            return _finish(partial, target)
+            self.prove(_finish(partial, target), digest)
+            return target
 
     def keep(self, chunks: Iterable[bytes]) -> tuple[Digest, int]:
         """Keep a small file whose digest is not known beforehand; returns its digest and its size in bytes."""
@@ -128,7 +137,7 @@ class Store:
                     name.unlink()
                     raise
             digest = Digest(hasher.hexdigest())
-            _finish(name, self._path("files", digest))
+            self.prove(_finish(name, self._path("files", digest)), digest)
         return digest, size
 
     # --- layers

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bake.entrypoint.fault import printable
 from bake.units import count_text, size_text
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def show_lines(model: LockedModel, forecast: Forecast | None) -> Iterator[str]:
         yield ""
         yield f"left out ({count_text(len(model.excluded), 'file')})"
         left = [
-            (item.path, size_text(item.size) if item.size is not None else "-", item.reason) for item in model.excluded
+            (printable(item.path), size_text(item.size) if item.size is not None else "-", item.reason)
+            for item in model.excluded
         ]
         yield from (f"  {line}" for line in columns(left, right=frozenset({1})))
     if forecast:

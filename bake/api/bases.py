@@ -1,4 +1,4 @@
-"""Base images: what an image is built on. Found in an OCI layout or in the daemon, and proven before anything is on it."""
+"""Base images: what an image is built on, found in an OCI layout or in the daemon, and proven before it is used."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class Output:
 class Built:
     """What a build made: an image that `digest` names and `reference` leads to, of `size` bytes in `layers`.
 
-    `written` layers, of `written_bytes` in all, were packed for it; `sent_bytes` went to the daemon. `recorded` says that
-    the lock was told layer digests it did not know, and `runs` that the image starts training by itself.
+    `written` layers, of `written_bytes` in all, were packed for it; `sent_bytes` went to the daemon. `recorded` says
+    that the lock was told layer digests it did not know, and `runs` that the image starts training by itself.
     """
 
     id: ModelId

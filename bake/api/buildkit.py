@@ -1,7 +1,7 @@
 """`build --builder docker`: the rendered Dockerfile, built by BuildKit, then checked before anything names the image.
 
-BuildKit checks what it fetches, and nothing of what it copies from a folder; so a folder is compared with the lock first,
-and every file of the finished image afterwards.
+BuildKit checks what it fetches, and nothing of what it copies from a folder; so a folder is compared with the lock
+first, and every file of the finished image afterwards.
 """
 
 from __future__ import annotations

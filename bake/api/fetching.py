@@ -76,7 +76,7 @@ class _HubFiles:
     def _find(self, file: RecordedFile, layer: LayerPlan, advance: Callable[[int], object]) -> Path:
         """The file in the store; or a true one in the Hugging Face cache; or fetched."""
         store = self._workspace.store
-        if found := store.file(file.digest, size=file.size):
+        if found := store.sound_file(file.digest, size=file.size):
             return found
         cached = _cached(self._model, file)
         if cached and store.check(cached, file.digest):

@@ -13,7 +13,7 @@ from bake.api.bases import find_digest
 from bake.api.resolving import resolve, with_known_layers
 from bake.digest import Digest
 from bake.errors import LockError, OutputError, SourceError, UsageError
-from bake.lock import SCRATCH, Base, Lock, LockedModel, Wheel, check_source
+from bake.lock import SCRATCH, Base, Lock, LockedModel, Wheel, check_revision, check_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,12 +75,10 @@ def asked_model(
 ) -> LockedModel:
     """What is asked for, as a model that is not resolved yet. Raises UsageError for a source of an unknown form."""
     lock = workspace.load()
-    if revision is not None and not source.startswith("hf://"):
-        raise UsageError(f"--revision: expected a source on the Hub, found {source}")
     return LockedModel(
         id=model,
         source=_source(workspace, source),
-        revision=revision,
+        revision=_revision(revision, source) if revision is not None else None,
         include=tuple(include),
         exclude=tuple(exclude),
         base=base or default_base(lock),
@@ -195,10 +193,19 @@ def _lock_bases(workspace: Workspace, lock: Lock) -> Lock:
             lock = lock.with_base(replace(base, digest=digest))
         else:
             workspace.progress.warn(
-                f"base {base.name}: cannot tell what {base.image} is now; with Docker and its buildx here `bake lock` asks "
-                f'the registry, or write digest = "sha256:…" below [base.{base.name}]'
+                f"base {base.name}: cannot tell what {base.image} is now; with Docker and its buildx here `bake lock` "
+                f'asks the registry, or write digest = "sha256:…" below [base.{base.name}]'
             )
     return lock
+
+
+def _revision(text: str, source: str) -> str:
+    if not source.startswith("hf://"):
+        raise UsageError(f"--revision: expected a source on the Hub, found {source}")
+    try:
+        return check_revision(text)
+    except ValueError as error:
+        raise UsageError(f"--revision: {error}") from error
 
 
 def _source(workspace: Workspace, text: str) -> str:

@@ -14,7 +14,6 @@ from bake.lock import ModelId
 from bake.plan import WORKDIR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from bake.api.workspace import Workspace
@@ -28,8 +27,7 @@ _FAULTS = (
     (
         re.compile(r"could not select device driver|nvidia-container|libnvidia-container|unresolvable CDI devices"),
         "Docker cannot give a container GPUs here",
-        "install the NVIDIA Container Toolkit and restart Docker (nvidia-ctk runtime configure --runtime=docker); "
-        "nvidia-smi must work on this machine; or run without: --gpus none",
+        "install the NVIDIA Container Toolkit, see that nvidia-smi works, and restart Docker; or run with --gpus none",
     ),
     (
         re.compile(r"No such image|Unable to find image|pull access denied|failed to resolve reference"),
@@ -69,8 +67,8 @@ def image_name(workspace: Workspace, target: str) -> str:
 def run_command(run: Run) -> list[str]:
     """The docker command line.
 
-    --init reaps the processes that Ray leaves and passes signals on; /dev/shm is 64 MiB otherwise, which kills Ray's object
-    store and data loaders; locked memory and stack are what NCCL and GPU drivers ask for. Raises UsageError.
+    --init reaps the processes that Ray leaves and passes signals on; /dev/shm is 64 MiB otherwise, which kills Ray's
+    object store and data loaders; locked memory and stack are what NCCL and GPU drivers ask for. Raises UsageError.
     """
     words = ["docker", "run", "--rm", "--init", "--pull", "never", f"--shm-size={run.shm_size}"]
     words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864"]

@@ -1,4 +1,4 @@
-"""The scan that every build ends with: no token in what was built. A find fails the build before anything names the image."""
+"""The scan that every build ends with: no token in what was built. A find fails it before anything names the image."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def known_tokens() -> tuple[str, ...]:
 
 
 def refuse_tokens(image: Image, blobs: Blobs, *, proven: Collection[Digest]) -> None:
-    """Search an image's config, with its history, its manifest, and every layer of bake's own that the lock does not prove.
+    """Search an image's config, with its history, its manifest, and every layer that the lock does not prove.
 
     A weight layer is the locked bytes and nothing else, so it holds no token of this build. Raises CheckFailed.
     """

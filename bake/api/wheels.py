@@ -54,7 +54,7 @@ def wheel_files(workspace: Workspace, wheels: tuple[Wheel, ...]) -> Iterator[tup
 
 def fetch_wheel(workspace: Workspace, wheel: Wheel) -> Path:
     """A wheel in the store. Raises NetworkError where pip cannot fetch it, DigestError where it is another."""
-    if found := workspace.store.file(wheel.digest):
+    if found := workspace.store.sound_file(wheel.digest):
         return found
     if workspace.offline:
         raise offline_error(f"wheel {wheel.name} {wheel.version}")

@@ -53,7 +53,12 @@ class Workspace:
 
     def load(self) -> Lock:
         """Read the lock. Raises LockError."""
-        return parse(self._text(), where=self.path.name)
+        lock = parse(self._text(), where=self.path.name)
+        if lock.format > FORMAT:
+            self.progress.warn(
+                f"{self.path.name} has format {_version(lock)}, newer than this bake; it reads what it knows of it"
+            )
+        return lock
 
     def is_canonical(self) -> bool:
         """Whether the lock's text is what bake would write."""
@@ -77,11 +82,12 @@ class Workspace:
         """Write the lock, if that changes it; returns whether it did. Raises LockError for one of a newer format."""
         if lock.format > FORMAT:
             raise LockError(
-                f"{self.path.name} has format {lock.format[0]}.{lock.format[1]}, newer than this bake writes "
-                f"({FORMAT[0]}.{FORMAT[1]}); writing it would lose what this bake does not know",
+                f"{self.path.name} has format {_version(lock)}, newer than this bake writes; "
+                "writing it would lose what this bake does not know",
                 hint="upgrade bake: pip install --upgrade bake",
             )
         text = dumps(lock).encode()
+        parse(text.decode(), where=self.path.name)  # what cannot be read again is never written
         target = self.path.resolve()
         mode = 0o644
         with contextlib.suppress(FileNotFoundError):
@@ -131,6 +137,10 @@ def find_lock(start: Path) -> Path:
         except OSError:  # a folder that may not be looked into: reading the lock will say so
             return folder / LOCK_NAME
     return start / LOCK_NAME
+
+
+def _version(lock: Lock) -> str:
+    return f"{lock.format[0]}.{lock.format[1]}"
 
 
 def _no_lock(path: Path) -> LockError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import tomllib
+import tomli
 
 from bake.digest import Digest
 from bake.errors import LockError
@@ -77,7 +77,7 @@ def _refuse_conflicts(text: str, *, where: str) -> None:
 
 def _document(text: str, *, where: str) -> dict[str, object]:
     try:
-        return tomllib.loads(text)
+        return tomli.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, and a number of thousands of digits
         raise LockError(
             f"{where}: not valid TOML: {error}",

@@ -31,9 +31,8 @@ def refused(place: Place, bake: Bake, *words: str) -> Ran:
     before = files_below(place.root)
     ran = bake("-q", *words)
     assert files_below(place.root) == before
-    assert [line.split(":")[0] for line in ran.err.splitlines() if not line.startswith(" ")] == ["error", "hint"][
-        : ran.err.count("\n")
-    ]
+    told = [line.split(":")[0] for line in ran.err.splitlines() if not line.startswith((" ", "warning:"))]
+    assert told in (["error"], ["error", "hint"])
     return ran
 
 
@@ -150,10 +149,10 @@ def test_an_empty_lock_is_refused(place: Place, bake: Bake) -> None:
     assert refused(place, bake, "list").err.startswith("error: models.lock: version: missing\n")
 
 
-def test_a_byte_order_mark_is_told(place: Place, bake: Bake) -> None:
+def test_a_byte_order_mark_does_no_harm(place: Place, bake: Bake) -> None:
     place.lock.write_bytes(b"\xef\xbb\xbfversion = 1\n")
 
-    assert refused(place, bake, "list").code in {0, 3}
+    assert bake("-q", "list") == Ran(0, "", "")
 
 
 def test_a_lock_with_carriage_returns_is_read(tiny: Place, bake: Bake) -> None:
@@ -202,7 +201,6 @@ def test_a_lock_from_a_newer_minor_is_read_and_never_written(tiny: Place, bake: 
     assert refused(tiny, bake, "add", "other@v1", "dir://m").code == 3
 
 
-@pytest.mark.xfail(reason="the image is published, and then the build fails because it may not write the lock")
 def test_a_model_of_a_newer_minor_is_built(tiny: Place, bake: Bake) -> None:
     tiny.write_lock(newer(tiny.lock.read_text()))
     before = tiny.lock.read_bytes()

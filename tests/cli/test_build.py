@@ -59,7 +59,7 @@ def test_a_second_build_reads_no_weight_byte(built: Place, bake: Bake) -> None:
     ran = bake("build", "tiny@v1")
 
     assert ran.code == 0
-    assert "packed 0 (0 B), the others were there" in ran.err
+    assert "packed 0 layers (0 B), the others were there" in ran.err
     assert files_below(image_of(built)) == before
 
 
@@ -78,7 +78,7 @@ def test_a_lock_without_layers_learns_them_and_gives_the_same_image(built: Place
 
     ran = bake("build", "tiny@v1")
 
-    assert ran.err.endswith("models.lock: layer digests recorded, commit it\n")
+    assert "models.lock: layer digests recorded, commit it" in ran.err.splitlines()
     assert (weight_layers(image_of(built)), built.lock.read_text()) == (first, full)
 
 

@@ -154,7 +154,11 @@ def test_plain_lines_say_what_was_done(bake: Bake) -> None:
     ran = bake("build", "tiny@v1")
 
     assert ran.err == (
-        "tiny@v1: packing: 417 B\ntiny@v1: 3 layers, 13.8 kB; packed 2 (9.2 kB), the others were there\n"
+        "tiny@v1: packing: 417 B\n"
+        f"tiny@v1: {ran.digest}, 13.8 kB in 3 layers\n"
+        "packed 2 layers (9.2 kB), the others were there\n"
+        "no token in the config, the history, or any layer that the lock does not prove\n"
+        "next: bake verify oci:dist/tiny-v1\n"
     )
 
 
