@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from bake import __version__
 from bake.errors import BakeError, CheckFailed, UsageError
-from bake.words import Group, Settings, settings
+from bake.words import Group, Settings, completed_settings, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 BUG = 70
 """The exit code of a fault in bake itself (EX_SOFTWARE of sysexits.h)."""
+
+INTERRUPTED = 130
+"""The exit code of Ctrl-C: 128 + SIGINT."""
 
 _THEMES = {
     "The lock": ("init", "add", "lock", "list", "show"),
@@ -56,7 +59,7 @@ class _ModelType(click.ParamType):  # type: ignore[type-arg] # not generic befor
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            models = _workspace(settings(ctx)).load().models
+            models = _workspace(completed_settings(ctx)).load().models
         except BakeError:
             return []
         return [CompletionItem(str(model.id)) for model in models if str(model.id).startswith(incomplete)]
@@ -395,7 +398,11 @@ def completion(shell: str) -> None:
 
 def main() -> NoReturn:
     """The `bake` command."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code == INTERRUPTED:  # threads that wait for a silent host would keep the interpreter, and hold nothing of value
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -407,6 +414,9 @@ def run(arguments: Sequence[str]) -> int:
         return said.tell(error, code=error.code, message=error.message, hint=error.hint)
     except click.exceptions.Exit as error:
         return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
         help_path = error.ctx.command_path if error.ctx else "bake"
         return said.tell(error, code=2, message=error.format_message(), hint=f"{help_path} --help")
@@ -414,7 +424,7 @@ def run(arguments: Sequence[str]) -> int:
         return said.tell(error, code=2, message=error.format_message(), hint=None)
     except (click.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)  # noqa: T201
-        return 130
+        return INTERRUPTED
     except Exception:  # noqa: BLE001 - what nothing else knew of is a fault of bake's own
         traceback.print_exc()
         print("error: this is a fault in bake itself; please report the lines above", file=sys.stderr)  # noqa: T201

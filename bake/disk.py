@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import shutil
 from pathlib import Path
@@ -79,6 +80,15 @@ def _beside(target: Path) -> Iterator[tuple[Path, Path]]:
         yield beside, target
     finally:
         beside.unlink(missing_ok=True)
+
+
+def clear_beside(target: Path) -> None:
+    """Delete what a killed write of a file left beside it. Only where nobody else can be writing it."""
+    left = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}")
+    with writing(target), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for path in list(target.parent.iterdir()):
+            if left.fullmatch(path.name):
+                path.unlink(missing_ok=True)
 
 
 def link(source: Path, target: Path) -> bool:

@@ -143,6 +143,8 @@ class Layout:
 
     def prepare(self, model: str) -> None:
         """Make the folder ready to take the image of a model. Raises OutputError where it holds something else."""
+        for name in ("oci-layout", "index.json"):
+            disk.clear_beside(self.path / name)
         with disk.writing(self.path):
             if self._holds_something() and not (self.path / "oci-layout").is_file():
                 raise OutputError(f"{self.path} exists and is no OCI layout", hint=_ELSEWHERE)
@@ -152,6 +154,21 @@ class Layout:
             shutil.rmtree(self.partial, ignore_errors=True)
             self.partial.mkdir()
         disk.write(self.path / "oci-layout", _MARK)
+
+    @contextlib.contextmanager
+    def preparing(self, model: str) -> Iterator[None]:
+        """`prepare`, and should what follows fail, leave nothing where nothing was."""
+        absent = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        self.prepare(model)
+        try:
+            yield
+        except BaseException:
+            if absent:
+                self.remove()
+                with contextlib.suppress(OSError):  # another has put something there meanwhile
+                    for folder in absent[1:]:
+                        folder.rmdir()
+            raise
 
     def _holds_something(self) -> bool:
         return any(self.path.iterdir()) if self.path.is_dir() else self.path.exists()

@@ -53,6 +53,15 @@ def settings(context: click.Context) -> Settings:
     return found or Settings()
 
 
+def completed_settings(context: click.Context) -> Settings:
+    """What is said so far on a line that is being completed: no command has run, so nothing is taken together yet."""
+    said = Settings()
+    for each in (context.parent, context):
+        given = {name: each.params[name] for name in _COMMON if each.params.get(name)} if each else {}
+        said = replace(said, **given)
+    return said
+
+
 class Command(click.Command):
     """A command that takes the common options too; they are merged with those before it."""
 

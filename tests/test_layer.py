@@ -147,7 +147,9 @@ def test_a_lock_with_another_layer_s_diff_id_is_at_fault_where_every_file_is_rig
     assert caught.value.message == (
         f"tiny@v1: expected a layer of diff_id {wrong}, found {DIFF_ID}, though every file in it is as locked"
     )
-    assert caught.value.hint == "delete the [[model.layer]] records of tiny@v1; the next build writes them anew"
+    assert caught.value.hint == (
+        "delete packer and the [[model.layer]] records of tiny@v1; the next build writes them anew"
+    )
 
 
 @pytest.mark.parametrize("diff_id", [None, DIFF_ID], ids=["by file", "by diff_id"])

@@ -92,7 +92,7 @@ class _Made:
 
 def _build_layout(workspace: Workspace, image_plan: ImagePlan, output: Output, *, frozen: bool) -> Built:
     layout = Layout(Path(output.place))
-    with workspace.store.holding(f"layout {layout.path.resolve()}"):
+    with workspace.store.holding(f"layout {layout.path.resolve()}"), layout.preparing(str(image_plan.id)):
         made = _make(workspace, image_plan, layout, daemon=None)
         layout.publish(made.image, model=str(image_plan.id), tag=image_plan.id.version)
     digest = made.image.descriptor.digest
@@ -105,6 +105,7 @@ def _build_into_daemon(workspace: Workspace, image_plan: ImagePlan, output: Outp
 
     with contextlib.closing(Daemon.connect()) as daemon, _work_layout(workspace, image_plan) as layout:
         check_name(daemon, output.place, image_plan.id)
+        layout.prepare(str(image_plan.id))
         made = _make(workspace, image_plan, layout, daemon=daemon)
         loaded, sent = _load(workspace, made, daemon, name=output.place)
         reference = f"{output.place}@{loaded.id}" if daemon.store == "containerd" else output.place
@@ -125,7 +126,6 @@ def check_name(daemon: Daemon, name: str, model: ModelId) -> None:
 
 def _make(workspace: Workspace, image_plan: ImagePlan, layout: Layout, *, daemon: Daemon | None) -> _Made:
     """Everything but the naming: the layout then holds the whole image, but for layers of a base in the daemon."""
-    layout.prepare(str(image_plan.id))
     base = open_base(workspace, image_plan.base, layout, daemon=daemon)
     below = base.manifest.layers if base else ()
     packed = pack_all(workspace, image_plan, layout)

@@ -144,8 +144,7 @@ def _into_daemon(workspace: Workspace, image_plan: ImagePlan, request: _Request,
 
 def _into_layout(workspace: Workspace, image_plan: ImagePlan, request: _Request, output: Output) -> Built:
     target = Layout(Path(output.place))
-    with workspace.store.holding(f"layout {target.path.resolve()}"):
-        target.prepare(str(image_plan.id))
+    with workspace.store.holding(f"layout {target.path.resolve()}"), target.preparing(str(image_plan.id)):
         made = Layout(target.partial / "buildkit")
         tag = f"{image_plan.id.name}:{image_plan.id.version}"
         buildx.build(request.to(f"type=oci,dest={made.path},tar=false,{_REPRODUCIBLE}", tag=tag))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bake import disk
-from bake.errors import LockError, SourceError
+from bake.errors import LockError, OutputError, SourceError
 from bake.lock import FORMAT, Lock
 from bake.lock.dump import dumps
 from bake.lock.parse import parse
@@ -72,10 +71,8 @@ class Workspace:
         """
         target = self.path.resolve()
         with self.store.holding(f"lock {target}"):
-            beside = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}")
-            with contextlib.suppress(OSError):
-                for path in [path for path in target.parent.iterdir() if beside.fullmatch(path.name)]:
-                    path.unlink(missing_ok=True)
+            with contextlib.suppress(OutputError):  # where nothing can be deleted, saving will say what is wrong
+                disk.clear_beside(target)
             yield
 
     def save(self, lock: Lock) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +17,6 @@ from tests.hub_server import FakeHub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _STEERING = ("HF_", "HUGGING", "TRANSFORMERS_", "BAKE_", "XDG_", "LC_", "NO_COLOR", "FORCE_COLOR", "TTY_", "PYTHON")
 
@@ -24,6 +25,15 @@ _STEERING = ("HF_", "HUGGING", "TRANSFORMERS_", "BAKE_", "XDG_", "LC_", "NO_COLO
 def closed_session() -> Iterator[None]:
     yield
     close_session()
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder that other users can reach too, unlike pytest's own."""
+    with TemporaryDirectory(prefix="bake-test-") as name:
+        path = Path(name).resolve()
+        path.chmod(0o755)
+        yield path
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.place import EMPTY_LOCK, Bake, Place, Ran, error, whole
-from tests.cli.users import NOBODY, ROOT, free, needs_root, open_to_all
+from tests.cli.users import NOBODY, ROOT, free, needs_root
 from tests.entrypoint.files import FIRST, SECOND
 
 if TYPE_CHECKING:
@@ -240,7 +240,6 @@ def test_a_missing_shard(place: Place, bake: Bake) -> None:
 def test_what_may_not_be_read_is_told(place: Place, tmp_path: Path, name: str) -> None:
     (place.add_model() / "sub").mkdir()
     (place.root / "m" / "sub" / "x.json").write_text("{}")
-    open_to_all(tmp_path)
     (place.root / name).chmod(0)
 
     ran = place.run("-q", "add", "tiny@v1", "dir://m", before=NOBODY, environ={"BAKE_CACHE": free(tmp_path)})

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.cli.place import Bake, Place, Ran, error, files_below
-from tests.cli.users import NOBODY, needs_root, open_to_all
+from tests.cli.users import NOBODY, needs_root
 from tests.entrypoint.files import FIRST
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WORDS = [
     ("list",),
@@ -185,8 +180,7 @@ def test_a_folder_above_that_may_not_be_entered_is_told(place: Place) -> None:
 
 
 @needs_root
-def test_a_lock_that_may_not_be_read_is_told(place: Place, tmp_path: Path) -> None:
-    open_to_all(tmp_path)
+def test_a_lock_that_may_not_be_read_is_told(place: Place) -> None:
     place.lock.chmod(0o600)
 
     ran = place.run("list", before=NOBODY)

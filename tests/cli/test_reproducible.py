@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.place import Bake, Place, without_layers
-from tests.cli.users import NOBODY, needs_root, open_to_all
+from tests.cli.users import NOBODY, needs_root
 from tests.entrypoint.files import model_files, write
 
 UMASK = ("sh", "-c", 'umask 077; exec "$0" "$@"')
@@ -96,7 +96,6 @@ def test_links_inside_the_folder_give_the_same_image_as_files(built: Place, dige
 
 @needs_root
 def test_another_user_gives_the_same_image(built: Place, digest: str, tmp_path: Path) -> None:
-    open_to_all(tmp_path)
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     theirs.chmod(0o777)
@@ -118,7 +117,6 @@ def test_another_user_gives_the_same_image(built: Place, digest: str, tmp_path: 
 
 @needs_root
 def test_the_lock_is_the_same_by_another_user(place: Place, bake: Bake, tmp_path: Path) -> None:
-    open_to_all(tmp_path)
     place.add_model()
     bake("-q", "add", "tiny@v1", "dir://m")
     theirs = tmp_path / "theirs"

@@ -131,7 +131,6 @@ def test_commands_are_completed(place: Place) -> None:
     assert complete(place, "pl") == ["plain,plan"]
 
 
-@pytest.mark.xfail(reason="while a line is completed, the options before the command are not heard")
 def test_completion_finds_the_lock_that_is_named(tiny: Place) -> None:
     tiny.lock.rename(tiny.root / "other.lock")
 

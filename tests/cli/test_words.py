@@ -84,7 +84,6 @@ def test_the_help_page_is_golden(bake: Bake) -> None:
     assert bake("--help") == Ran(0, (GOLDEN / "help.txt").read_text("utf-8"), "")
 
 
-@pytest.mark.xfail(reason="the page is told as an error, with a hint to ask for it")
 def test_bake_alone_shows_the_help_page(bake: Bake) -> None:
     ran = bake()
 

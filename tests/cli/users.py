@@ -28,12 +28,6 @@ def can_be_nobody() -> bool:
 needs_root = pytest.mark.skipif(not can_be_nobody(), reason="needs root, setpriv, and a bake that every user can run")
 
 
-def open_to_all(folder: Path) -> None:
-    """Let every user reach a folder of pytest's, whose parents are this user's alone."""
-    for above in (folder, *folder.parents[:3]):
-        above.chmod(above.stat().st_mode | 0o055)
-
-
 def free(folder: Path) -> str:
     """A folder that any user may write."""
     (folder / "free").mkdir()

@@ -72,7 +72,9 @@ def _put_base(client: docker.DockerClient) -> None:
         try:
             client.images.pull("python", tag="3.12-slim").tag(name, tag=tag)
         except DockerException as error:
-            _missing(f"no base image with Python: BAKE_TEST_BASE is not set, and python:3.12-slim is not there: {error}")
+            _missing(
+                f"no base image with Python: BAKE_TEST_BASE is not set, and python:3.12-slim is not there: {error}"
+            )
 
 
 def _open_engine(store: Store) -> Iterator[Engine]:

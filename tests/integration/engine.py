@@ -11,10 +11,11 @@ import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from testcontainers.core.container import DockerContainer
+from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
 from tests.cli.place import BAKE, Ran
 from tests.entrypoint.files import model_files, write
@@ -46,9 +47,7 @@ class Engine:
         assert done.code == 0, done.err
         return done.out
 
-    def try_docker(
-        self, *words: object, stdin: bytes | None = None, environ: Mapping[str, str] | None = None
-    ) -> Ran:
+    def try_docker(self, *words: object, stdin: bytes | None = None, environ: Mapping[str, str] | None = None) -> Ran:
         done = subprocess.run(
             ["docker", *map(str, words)],
             input=stdin or b"",
@@ -108,10 +107,24 @@ def run_container(engine: Engine, image: str, *command: str, **options: Any) -> 
     return Ran(code, out.decode(), err.decode())
 
 
-def start_container(engine: Engine, image: str, *command: str, **options: Any) -> DockerContainer:
-    """A container that is about to start: a context that ends with its removal."""
+def start_container(
+    engine: Engine,
+    image: str,
+    *command: str,
+    until: str | None = None,
+    mounts: Mapping[str, Path] | None = None,
+    **options: Any,
+) -> DockerContainer:
+    """A container that is about to start: a context that begins when it has printed `until`, and ends with its removal.
+
+    `mounts` are folders by their place in the container.
+    """
     where = {"environment": {"DOCKER_HOST": engine.host}}
     container = DockerContainer(image, docker_client_kw=where, **{"network_mode": "none", **options})
+    for target, folder in (mounts or {}).items():
+        container.with_volume_mapping(folder, target)
+    if until:
+        container.waiting_for(LogMessageWaitStrategy(until).with_startup_timeout(60))
     return container.with_command(list(command))
 
 
@@ -194,26 +207,7 @@ class Shop:
             self.engine.client.images.remove(tag, force=True)
 
 
-def folder_tar(folder: Path) -> bytes:
-    """A folder as a tar, owned by root."""
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        archive.add(folder, arcname=".", filter=_as_root)
-    return stream.getvalue()
-
-
-def _as_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
-    info.uid = info.gid = 0
-    info.uname = info.gname = ""
-    return info
-
-
 def layer_digests(layout: Path) -> list[str]:
     from bake.layout import Layout
 
     return [str(layer.digest) for layer in Layout(layout).image().manifest.layers]
-
-
-def typed(value: object) -> Any:
-    """What the docker SDK gives without types."""
-    return cast("Any", value)

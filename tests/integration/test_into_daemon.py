@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 from tests.entrypoint.files import model_files
@@ -27,9 +28,7 @@ def test_a_build_prints_the_reference_and_then_the_command_to_try(shop: Shop) ->
     expected = shop.image if shop.engine.store == "classic" else f"{shop.image}@{made}"
     assert built.out == f"{expected}\n"
     assert f"{shop.model}: {made}, " in built.err
-    assert built.err.endswith(
-        f"next: docker run --rm --gpus all --shm-size 10g {shop.image} data.train_files=…\n"
-    )
+    assert built.err.endswith(f"next: docker run --rm --gpus all --shm-size 10g {shop.image} data.train_files=…\n")
 
 
 def test_the_printed_reference_can_be_run(shop: Shop) -> None:
@@ -64,22 +63,10 @@ def test_an_image_on_scratch_holds_the_model_and_the_record(shop: Shop) -> None:
 
     built = shop.build()
 
-    found = {path.partition(": ")[2] for path in shop.engine.files(shop.image, "/opt")}
-    assert found == {
-        "opt/",
-        "opt/bake/",
-        "opt/bake/record.json",
-        "opt/models/",
-        f"opt/models/{shop.name}/",
-        *(f"opt/models/{shop.name}/{path}" for path in model_files()),
-    } or found == {
-        "opt",
-        "opt/bake",
-        "opt/bake/record.json",
-        "opt/models",
-        f"opt/models/{shop.name}",
-        *(f"opt/models/{shop.name}/{path}" for path in model_files()),
-    }
+    found = {path.partition(": ")[2].rstrip("/") for path in shop.engine.files(shop.image, "/opt")}
+    model = f"opt/models/{shop.name}"
+    files = {f"{model}/{path}" for path in model_files()} | {"opt/bake/record.json"}
+    assert found == {"opt", "opt/bake", "opt/models", model} | files
     assert "docker run" not in built.err
 
 
@@ -97,9 +84,9 @@ def test_a_build_after_a_change_of_base_reads_no_weights(shop: Shop) -> None:
     shop.build()
     changed = f"{shop.name}-base:v2"
     shop.engine.docker("build", "-q", "-t", changed, "-", stdin=f"FROM {shop.engine.base}\nENV NEW=1\n".encode())
-    shop.lock.write_text(re.sub(r'(?m)^digest = .*\nimage = .*', f'image = "docker:{changed}"', shop.lock.read_text()))
+    shop.lock.write_text(re.sub(r"(?m)^digest = .*\nimage = .*", f'image = "docker:{changed}"', shop.lock.read_text()))
     shop.do("lock", "-q")
-    (shop.root / "m" / "config.json").unlink()
+    shutil.rmtree(shop.root / "m")
 
     shop.build()
 

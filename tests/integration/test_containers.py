@@ -1,0 +1,143 @@
+"""An image that bake built, as it runs: the entrypoint's words and exit codes, users, signals, and broken models."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.engine import DOCKER, Shop, run_container, start_container
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = DOCKER
+
+NO_VERL = (
+    "error: verl is not installed in this image\n"
+    "hint: build the image with a base in models.lock that names a verl version\n"
+)
+
+
+@pytest.mark.parametrize("level", ["quick", "full"])
+def test_a_container_verifies_the_model(baked: Shop, level: str) -> None:
+    ran = run_container(baked.engine, baked.image, "verify", "--level", level)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == f"{baked.model}: 4 files are as recorded\n"
+
+
+def test_any_user_may_verify_with_a_read_only_root_and_no_network(baked: Shop) -> None:
+    ran = run_container(baked.engine, baked.image, "verify", "--level", "full", user="12345:12345", read_only=True)
+
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_any_user_may_write_into_the_working_folder(baked: Shop) -> None:
+    ran = run_container(baked.engine, baked.image, "exec", "sh", "-c", "pwd; touch x && id -u", user="12345:12345")
+
+    assert (ran.code, ran.out) == (0, "/outputs\n12345\n")
+
+
+def test_nobody_but_root_may_write_into_the_model(baked: Shop) -> None:
+    script = f"touch /opt/models/{baked.name}/x || echo x >> /opt/models/{baked.name}/config.json"
+    ran = run_container(baked.engine, baked.image, "exec", "sh", "-c", script, user="12345:12345")
+
+    assert ran.code != 0
+
+
+def test_a_model_that_is_mounted_over_is_refused(baked: Shop, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+
+    ran = run_container(baked.engine, baked.image, "verify", mounts={f"/opt/models/{baked.name}": tmp_path})
+
+    assert ran.code == 1
+    assert ran.err == f"error: faults: 4 in {baked.model}\nhint: each fault says what to do\n"
+
+
+def test_training_does_not_start_on_an_altered_model(baked: Shop) -> None:
+    altered = f"{baked.name}-altered:v1"
+    dockerfile = f"FROM {baked.image}\nRUN printf '{{}}' > /opt/models/{baked.name}/config.json\n"
+    baked.engine.docker("build", "-q", "--network", "none", "-t", altered, "-", stdin=dockerfile.encode())
+
+    ran = run_container(baked.engine, altered)
+
+    assert ran.code == 1
+    assert f"/opt/models/{baked.name}/config.json" in ran.err
+    assert ran.err.endswith("hint: training was not started; each fault above says what to do\n")
+
+
+def test_an_altered_byte_is_found_by_the_full_level(baked: Shop) -> None:
+    altered = f"{baked.name}-altered:v2"
+    shard = f"/opt/models/{baked.name}/model-00001-of-00002.safetensors"
+    script = f"python3 -c \"f = open('{shard}', 'r+b'); f.seek(-1, 2); f.write(b'x')\""
+    baked.engine.docker(
+        "build", "-q", "--network", "none", "-t", altered, "-", stdin=f"FROM {baked.image}\nRUN {script}\n".encode()
+    )
+
+    ran = run_container(baked.engine, altered, "verify", "--level", "full")
+
+    assert ran.code == 1
+    assert shard in ran.out
+
+
+def test_training_verifies_first_and_then_looks_for_verl(baked: Shop) -> None:
+    ran = run_container(baked.engine, baked.image)
+
+    assert ran.code == 8
+    assert ran.err.startswith(f"{baked.model}: 4 files are as recorded\n")
+    assert ran.err.endswith(NO_VERL)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("help",), 0), (("bild",), 2), (("exec", "sh", "-c", "exit 7"), 7), (("verify", "--level", "none"), 2)],
+)
+def test_the_exit_code_says_what_happened(baked: Shop, words: tuple[str, ...], code: int) -> None:
+    assert run_container(baked.engine, baked.image, *words).code == code
+
+
+def test_an_override_that_contradicts_the_model_is_refused(baked: Shop) -> None:
+    ran = run_container(baked.engine, baked.image, "actor_rollout_ref.model.path=/other")
+
+    assert ran.code == 2
+    assert ran.err.endswith("hint: leave this override out; to train another model, bake it\n")
+
+
+def test_the_command_that_exec_starts_gets_the_signals(baked: Shop) -> None:
+    script = "trap 'echo stopped; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
+    with start_container(baked.engine, baked.image, "exec", "sh", "-c", script, until="ready") as container:
+        since = time.monotonic()
+        container.get_wrapped_container().stop(timeout=20)
+
+        assert container.wait() == 3
+        assert time.monotonic() - since < 10
+
+
+def test_docker_stop_ends_the_entrypoint_itself(baked: Shop) -> None:
+    """Verify is held up by a named pipe in the record's place, which nobody writes to."""
+    command = ["sh", "-c", "mkfifo /tmp/record; echo ready; exec python3 /opt/bake verify --record /tmp/record"]
+    with start_container(baked.engine, baked.image, *command, entrypoint=[], until="ready") as container:
+        time.sleep(1)
+        since = time.monotonic()
+        container.get_wrapped_container().stop(timeout=20)
+
+        assert container.wait() == 143
+        assert time.monotonic() - since < 10
+
+
+def test_the_environment_is_what_verl_and_the_hub_client_need(baked: Shop) -> None:
+    config = baked.engine.config(baked.image)
+
+    assert config["Entrypoint"] == ["python3", "/opt/bake"]
+    assert config["Cmd"] == ["train"]
+    assert config["WorkingDir"] == "/outputs"
+    assert {key: value for key, value in config["Env"].items() if key != "PATH"} == {
+        "VERL_MODEL_PATH": f"/opt/models/{baked.name}",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HOME": "/tmp/huggingface",
+        "RAY_AUTH_MODE": "disabled",
+    }
