@@ -24,7 +24,7 @@ help: ## Show what can be made
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 17
 
 demo: setup ## Build an image of the repository's small model, verify it, show it
-	$(SHOW) $(BIN)/bake build $(MODEL)
+	$(SHOW) $(BIN)/bake build $(MODEL) --to oci
 	$(SHOW) $(BIN)/bake verify oci:$(IMAGE) --level full
 	$(SHOW) $(BIN)/bake show $(MODEL)
 
