@@ -73,10 +73,16 @@ def build(request: Request) -> None:
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=None if drawn else subprocess.PIPE, text=True
     ) as run:
-        for line in run.stderr or ():
-            tail = [*tail[-_TAIL:], line]
-            if not request.quiet:
-                sys.stderr.write(line)
+        try:
+            for line in run.stderr or ():
+                tail = [*tail[-_TAIL:], line]
+                if not request.quiet:
+                    sys.stderr.write(line)
+            run.wait()
+        except BaseException:  # buildx has not had the signal where it did not come from the terminal
+            run.terminate()
+            run.wait()
+            raise
     if run.returncode:
         raise _fault("".join(tail))
 

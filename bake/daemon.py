@@ -57,10 +57,11 @@ def may_answer() -> bool:
 class Daemon:
     """A daemon that answered."""
 
-    def __init__(self, client: Any, *, store: Store, version: str) -> None:
+    def __init__(self, client: Any, *, store: Store, version: str, platform: Platform) -> None:
         self._api = client.api
         self.store = store
         self.version = version
+        self.platform = platform
 
     @classmethod
     def connect(cls) -> Daemon:
@@ -72,12 +73,13 @@ class Daemon:
         host = _host()
         try:
             client = docker.DockerClient(base_url=host, timeout=_SECONDS) if host else docker.from_env(timeout=_SECONDS)
-            about = client.info()
+            about, version = client.info(), client.version()
         except (DockerException, requests.RequestException, OSError, ValueError) as error:
             raise _unreachable(host or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock", error) from error
         drivers = dict(cast("list[list[str]]", about.get("DriverStatus") or []))
         store: Store = "containerd" if "snapshotter" in drivers.get("driver-type", "") else "classic"
-        return cls(client, store=store, version=str(about.get("ServerVersion", "")))
+        platform = Platform(str(version.get("Os", "linux")), str(version.get("Arch", "amd64")))
+        return cls(client, store=store, version=str(version.get("Version", "")), platform=platform)
 
     def close(self) -> None:
         self._api.close()

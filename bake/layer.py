@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bake import tar
 from bake.digest import CHUNK, Digest, read_into, stream_digest
@@ -23,33 +23,16 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Where a layer's bytes go."""
+    """Where a layer's bytes go. What is written is what was hashed: the very same buffer."""
 
-    def write(self, content: bytes, /) -> object: ...
-
-    def copy(self, stream: BinaryIO, size: int, show: Callable[[memoryview], object], /) -> int:
-        """Take up to `size` bytes of a stream; each run of bytes, as it now lies in the sink, is shown once, in order.
-
-        Returns the number of bytes taken, less than `size` where the stream ended.
-        """
-        ...
+    def write(self, content: bytes | memoryview, /) -> object: ...
 
 
 class Discard:
     """A sink that keeps nothing: for a layer's digest alone."""
 
-    def write(self, content: bytes, /) -> object:
+    def write(self, content: bytes | memoryview, /) -> object:
         return len(content)
-
-    def copy(self, stream: BinaryIO, size: int, show: Callable[[memoryview], object], /) -> int:
-        buffer = memoryview(bytearray(min(CHUNK, size) or 1))
-        left = size
-        while left:
-            if not (count := read_into(stream, buffer[: min(len(buffer), left)])):
-                break
-            show(buffer[:count])
-            left -= count
-        return size - left
 
 
 def pack(
@@ -194,10 +177,16 @@ def _shower(
 
 
 def _copy(file: RecordedFile, snapshot: Snapshot, sink: Sink, *, show: Callable[[memoryview], object]) -> None:
+    buffer = memoryview(bytearray(min(CHUNK, file.size)))
+    left = file.size
     with snapshot.open(file.path) as stream:
-        taken = sink.copy(stream, file.size, show)
-        if taken != file.size:
-            raise _changed(file, f"{file.size} bytes", f"{taken}")
+        while left:
+            part = buffer[: read_into(stream, buffer[: min(len(buffer), left)])]
+            if not part:
+                raise _changed(file, f"{file.size} bytes", f"{file.size - left}")
+            sink.write(part)
+            show(part)
+            left -= len(part)
         if stream.read(1):
             raise _changed(file, f"{file.size} bytes", "more")
 

@@ -7,7 +7,6 @@ before, or a folder with no index, which is no image.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from bake import disk
-from bake.digest import CHUNK, Digest
+from bake.digest import Digest
 from bake.errors import ImageError, OutputError
 from bake.image import (
     INDEX,
@@ -32,7 +31,7 @@ from bake.image import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 REF_NAME = "org.opencontainers.image.ref.name"
 CONTAINERD_NAME = "io.containerd.image.name"
@@ -256,39 +255,12 @@ class BlobWriter:
         self._layout = layout
         self._descriptor = descriptor
         self._name = name
-        self._offset = 0
 
-    def write(self, content: bytes, /) -> None:
+    def write(self, content: bytes | memoryview, /) -> None:
+        view = memoryview(content)
         with disk.writing(self._layout.path):
-            view = memoryview(content)
             while view:
-                count = os.write(self._descriptor, view)
-                view = view[count:]
-                self._offset += count
-
-    def copy(self, stream: BinaryIO, size: int, show: Callable[[memoryview], object], /) -> int:
-        """Copy in the kernel, then show what was written by reading it back: what is hashed is what the blob holds."""
-        buffer = memoryview(bytearray(min(CHUNK, size) or 1))
-        left = size
-        while left:
-            with disk.writing(self._layout.path):
-                taken = disk.copy_range(stream.fileno(), self._descriptor, min(len(buffer), left))
-                if not taken:
-                    break
-                self._read_back(buffer[:taken])
-            show(buffer[:taken])
-            self._offset += taken
-            left -= taken
-        return size - left
-
-    def _read_back(self, part: memoryview) -> None:
-        """Fill `part` with what the blob holds from the offset on."""
-        filled = 0
-        while filled < len(part):
-            count = os.preadv(self._descriptor, [part[filled:]], self._offset + filled)
-            if not count:
-                raise OSError(errno.EIO, "it does not hold what was written")
-            filled += count
+                view = view[os.write(self._descriptor, view) :]
 
     def commit(self, digest: Digest) -> Path:
         """Give the blob its name. The caller has proven the digest."""

@@ -157,8 +157,8 @@ def _by_folder(paths: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def _glob(path: str) -> str:
-    """A path as a COPY source, which is a pattern of Go's filepath.Match."""
-    return _GLOB.sub(r"\\\1", path)
+    """A path as a COPY source, which is a pattern of Go's filepath.Match. BuildKit takes one with no more than `\\?` for a plain path."""
+    return _GLOB.sub(r"[\1]", path)
 
 
 def _word(text: str) -> str:

@@ -26,7 +26,7 @@ from bake.image import (
     append,
     validate,
 )
-from bake.layer import Discard, pack, pack_entries
+from bake.layer import pack, pack_entries
 from bake.layout import Layout
 from bake.lock import LockedModel, ModelId
 from bake.plan import LayerPlan, folder_of, plan_layers
@@ -35,7 +35,7 @@ from bake.select import check_path
 from bake.tar import parents, tree_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from bake.layer import Directory, File, Link
@@ -102,16 +102,9 @@ class Shelf:
 # --- bytes
 
 
-class Pail(io.BytesIO):
-    """A sink in memory. It plays the role of `bake.layer.Sink`."""
-
-    def copy(self, stream: BinaryIO, size: int, show: Callable[[memoryview], object], /) -> int:
-        return Discard().copy(stream, size, lambda part: (self.write(part), show(part)))
-
-
 def packed(layer: LayerPlan, files: Mapping[str, bytes]) -> bytes:
     """The tar of a layer."""
-    pail = Pail()
+    pail = io.BytesIO()
     pack(layer, Shelf(files), pail)
     return pail.getvalue()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bake.api.workspace import Workspace
     from bake.daemon import Daemon, DaemonImage
-    from bake.image import Descriptor
+    from bake.image import Descriptor, ImageConfig
     from bake.lock import Base
 
 _OCI, _DOCKER = "oci:", "docker:"
@@ -34,10 +34,23 @@ def open_base(workspace: Workspace, base: Base | None, layout: Layout, *, daemon
     if base.digest is None:
         raise LockError(f"base {base.name} ({base.image}) has no digest yet", hint="bake lock")
     if base.image.startswith(_OCI):
-        return _from_layout(workspace, base, base.digest, layout)
+        image = _from_layout(workspace, base, base.digest, layout)
+        if daemon is not None:
+            check_platform(base, image.config, daemon)
+        return image
     if daemon is None:
         raise _needs_daemon(base)
     return _from_daemon(workspace, base, base.digest, daemon)
+
+
+def check_platform(base: Base, config: ImageConfig, daemon: Daemon) -> None:
+    """Refuse a base that a daemon's machine cannot run. Raises ImageError."""
+    if config.platform != daemon.platform:
+        raise ImageError(
+            f"base {base.name}: expected an image for {daemon.platform}, which is what Docker runs here, "
+            f"found {config.platform}",
+            hint=f"name a base for {daemon.platform} in [base.{base.name}]",
+        )
 
 
 def base_size(workspace: Workspace, base: Base | None) -> int | None:
@@ -105,7 +118,13 @@ def _from_daemon(workspace: Workspace, base: Base, digest: Digest, daemon: Daemo
 
 
 def find_in_daemon(workspace: Workspace, base: Base, digest: Digest, daemon: Daemon) -> DaemonImage:
-    """The base in the daemon, pulled if it comes from a registry and is not there yet."""
+    """The base in the daemon, pulled if it comes from a registry and is not there yet. Raises ImageError."""
+    found = _find_in_daemon(workspace, base, digest, daemon)
+    check_platform(base, found.config, daemon)
+    return found
+
+
+def _find_in_daemon(workspace: Workspace, base: Base, digest: Digest, daemon: Daemon) -> DaemonImage:
     if base.image.startswith(_DOCKER):
         name = base.image.removeprefix(_DOCKER)
         found = daemon.image(name)
