@@ -17,11 +17,11 @@ STEP = @step() { printf '\n==> %s\n' "$$*"; "$$@" || { code=$$?; \
 # SHOW COMMAND…: print a command as one would type it, then its output.
 SHOW = @show() { printf '\n$$ %s\n' "$$*"; "$$@"; }; show
 
-.PHONY: help demo test check format bench clean setup
+.PHONY: help demo test check format bench bench-docker clean setup
 .DEFAULT_GOAL := help
 
 help: ## Show what can be made
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 17
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 17
 
 demo: setup ## Build an image of the repository's small model, verify it, show it
 	$(SHOW) $(BIN)/bake build $(MODEL) --to oci
@@ -47,6 +47,9 @@ bench: setup ## Measure bake against cp, openssl and sha256sum (minutes, 12 GB o
 	$(STEP) $(BIN)/python tests/bench/start.py
 	$(STEP) $(BIN)/python tests/bench/build.py
 	$(STEP) $(BIN)/python tests/bench/verify.py
+
+bench-docker: setup ## Measure bake against docker buildx build, in a daemon that nobody else uses
+	$(STEP) $(BIN)/python tests/bench/docker.py
 
 clean: ## Remove what make made: .venv, caches, the demo's image (other images in dist/ stay)
 	rm -rf .venv build $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
