@@ -21,7 +21,7 @@ SHOW = @show() { printf '\n$$ %s\n' "$$*"; "$$@"; }; show
 .DEFAULT_GOAL := help
 
 help: ## Show what can be made
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 17
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 demo: setup ## Build an image of the repository's small model, verify it, show it
 	$(SHOW) $(BIN)/bake build $(MODEL) --to oci

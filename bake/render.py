@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(r"[A-Za-z0-9._/:%@+-]+")
 _SPECIAL = re.compile(r"([\\'\"$])")
-_GLOB = re.compile(r"([*?\[])")
+_GLOB = re.compile(r"[*?\[]")
+_DIRECT = "build with --builder direct, which has no such limit"
 
 CONTEXTS = {"actor": "model", "critic": "critic", "reward_model": "reward_model"}
 """The named build context that a model from a folder is read from, by the model's first role."""
@@ -115,7 +116,7 @@ def _stage(image_plan: ImagePlan, layer: LayerPlan, rendering: Rendering) -> dic
         "context": None if hub else CONTEXTS[planned.roles[0]],
         "files": [
             {
-                "source": _url(planned.model, file.path, rendering.endpoint) if hub else _glob(f"/{file.path}"),
+                "source": _source(planned.model, file.path, rendering.endpoint),
                 "target": f"./{file.path}",
                 "digest": file.digest,
             }
@@ -156,9 +157,17 @@ def _by_folder(paths: Sequence[str]) -> list[tuple[str, list[str]]]:
     return [(f"/{folder}", sorted(patterns)) for folder, patterns in sorted(folders.items())]
 
 
-def _glob(path: str) -> str:
-    """A path as a COPY source, which is a pattern of Go's filepath.Match. BuildKit takes one with no more than `\\?` for a plain path."""
-    return _GLOB.sub(r"[\1]", path)
+def _source(model: LockedModel, path: str, endpoint: str) -> str:
+    """Where a file is copied from: its address, or its place in a build context. Raises UsageError.
+
+    BuildKit trims both for the names that it looks for, and takes a context's for patterns, escaped or not.
+    """
+    local = not model.source.startswith("hf://")
+    if any(name != name.strip() for name in (path, path.rpartition("/")[2])):
+        raise UsageError(f"BuildKit does not find {path!r}: it drops the space at the end of a name", hint=_DIRECT)
+    if local and _GLOB.search(path):
+        raise UsageError(f"BuildKit does not find {path!r} in a folder: it takes the name for a pattern", hint=_DIRECT)
+    return f"/{path}" if local else _url(model, path, endpoint)
 
 
 def _word(text: str) -> str:
@@ -191,5 +200,5 @@ def _check(text: str) -> None:
     if not text.isprintable():
         raise UsageError(
             f"a Dockerfile cannot hold {text!r}: it has characters that are not printable",
-            hint="build with --builder direct, which has no such limit",
+            hint=_DIRECT,
         )

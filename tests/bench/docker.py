@@ -1,6 +1,6 @@
 """What an image in the Docker daemon costs: bake's two builders, against `docker buildx build` with COPY.
 
-Random weights in 8 shards (2 GiB, --size for less) go from a folder into the daemon, each contender with nothing cached;
+Random weights in 8 shards (2 GiB, --size for less) go from a folder into the daemon, each contender uncached;
 then the base changes, and each builds again with the caches that it has. Peak memory is that of the client's processes:
 the daemon's own is not counted. Bytes written are what the disks wrote meanwhile, whoever asked for it. Needs a daemon
 that nobody else uses, since build caches are emptied, and about six times the size of disk.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -21,16 +22,28 @@ BUILD = ("--builder", "docker")
 
 
 def from_hub(shop: Shop, hub: FakeHub, *, gated: bool = False) -> None:
-    """Lock `org/name` on the engine's base, at this Hub; where it is gated, with a token."""
+    """Lock `org/name` on the engine's base, at this Hub; where it is gated, with a token.
+
+    One of its files is nowhere else, so that no cache has it.
+    """
+    files = model_files() | {"salt.txt": secrets.token_bytes(8)}
+    hub.add_repo("org/name", files, gated=gated, lfs=lambda path: path != "config.json")
     shop.environ["HF_ENDPOINT"] = hub.endpoint
     if gated:
         hub.token = TOKEN
-        hub.add_repo("org/name", model_files(), gated=True)
         shop.environ["HF_TOKEN"] = TOKEN
     shop.write_lock(base=f"docker:{shop.engine.base}")
     shop.do("lock", "-q")
     shop.do("add", shop.model, "hf://org/name", "-q")
     hub.requests.clear()
+
+
+def new_salt(shop: Shop, hub: FakeHub) -> None:
+    """Lock the same version anew, with a file that no cache has."""
+    hub.add_repo(
+        "org/name", model_files() | {"salt.txt": secrets.token_bytes(8)}, lfs=lambda path: path != "config.json"
+    )
+    shop.do("lock", "--upgrade", shop.model, "-q")
 
 
 def test_a_folder_is_copied(shop: Shop) -> None:
@@ -106,7 +119,7 @@ def test_wrong_bytes_from_the_hub_keep_the_old_image(shop: Shop, hub: FakeHub) -
     from_hub(shop, hub)
     shop.build()
     old = shop.engine.id(shop.image)
-    shop.engine.docker("builder", "prune", "-af")
+    new_salt(shop, hub)
     hub.fault("cdn/*", times=99, body=b"wrong")
 
     ran = shop.run("build", shop.model, "--to", f"docker:{shop.image}", "-q", *BUILD)
@@ -121,10 +134,10 @@ def test_an_interrupted_build_keeps_the_old_image_and_stops_the_builder(shop: Sh
     from_hub(shop, hub)
     shop.build()
     old = shop.engine.id(shop.image)
-    shop.engine.docker("builder", "prune", "-af")
+    new_salt(shop, hub)
     hub.fault("*", times=99, slow=4)
     started = shop.start("build", shop.model, "--to", f"docker:{shop.image}", *BUILD)
-    read_until(started, "config.json")
+    read_until(started, "salt.txt")
 
     since = time.monotonic()
     started.send_signal(signal.SIGINT)
