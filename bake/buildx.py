@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bake.errors import DaemonError, NetworkError
+from bake.errors import DaemonError, DigestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _TOKEN_VARIABLE = "BAKE_BUILD_SECRET"  # noqa: S105 - the name of a variable, not a secret
 _TAIL = 60
+
+_OTHER_BYTES = re.compile(r"digest mismatch (sha256:[0-9a-f]{64}): (sha256:[0-9a-f]{64})")
+"""BuildKit looks at no status where a checksum is given (its source/http): a refusal is a file with other bytes."""
 
 _FAULTS = (
     (
@@ -64,7 +67,7 @@ class Request:
 
 
 def build(request: Request) -> None:
-    """Run a build, with buildx's own progress on stderr. Raises DaemonError, NetworkError."""
+    """Run a build, with buildx's own progress on stderr. Raises DaemonError, DigestError."""
     command = [docker_command(), "buildx", "build", *_words(request), str(request.context)]
     environment = os.environ | {"SOURCE_DATE_EPOCH": "0"}
     environment |= {_TOKEN_VARIABLE: request.token} if request.secret and request.token else {}
@@ -112,7 +115,13 @@ def _words(request: Request) -> list[str]:
     return words
 
 
-def _fault(text: str) -> DaemonError | NetworkError:
+def _fault(text: str) -> DaemonError | DigestError:
+    if found := _OTHER_BYTES.search(text):
+        return DigestError(
+            f"docker buildx: a file that it fetched is not as locked: expected {found[2]}, found {found[1]}",
+            hint="a Hub that refuses a file sends its refusal instead: ask for access on the model's page, then "
+            "`hf auth login`, or set HF_TOKEN; otherwise find out who changed the file",
+        )
     for pattern, what, hint in _FAULTS:
         if pattern.search(text):
             return DaemonError(f"docker buildx: {what}", hint=hint)

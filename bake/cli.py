@@ -17,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from bake import __version__
-from bake.errors import BakeError, CheckFailed, UsageError
+from bake.errors import BakeError, CheckFailed, OutputError, UsageError
 from bake.words import Group, Settings, completed_settings, settings
 
 if TYPE_CHECKING:
@@ -398,6 +398,8 @@ def completion(shell: str) -> None:
 
 def main() -> NoReturn:
     """The `bake` command."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - it was closed by who started bake
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     code = run(sys.argv[1:])
     if code == INTERRUPTED:  # threads that wait for a silent host would keep the interpreter, and hold nothing of value
         sys.stdout.flush()
@@ -463,11 +465,18 @@ def _workspace(said: Settings, *, path: Path | None = None) -> Workspace:
     from bake.store import Store
 
     return Workspace(
-        path=path or said.lock or find_lock(Path.cwd()),
+        path=path or said.lock or find_lock(_here()),
         store=Store.default(),
         progress=make_progress(quiet=said.quiet, bars=not said.no_progress),
         offline=said.offline,
     )
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("the working folder was deleted", hint="cd to one that exists") from error
 
 
 def _output(to: str | None) -> Path | None:
@@ -475,7 +484,7 @@ def _output(to: str | None) -> Path | None:
         return None
     kind, colon, path = to.partition(":")
     if kind != "oci" or not colon or not path:
-        raise UsageError(f"--to: expected oci:PATH, found {to!r}", hint=f"--to oci:{to}")
+        raise UsageError(f"--to: expected oci:PATH, found {to!r}", hint=f"--to oci:{path or to or 'dist/image'}")
     return Path(path)
 
 
@@ -487,3 +496,6 @@ def _print(said: Settings, document: Any, lines: Iterable[str]) -> None:
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise click.exceptions.Exit(_nobody_listens()) from error
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputError(f"cannot write the result to stdout: {error.strerror}") from error

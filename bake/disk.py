@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bake.errors import OutputError
+from bake.units import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,4 +149,4 @@ def free_bytes(path: Path) -> int:
 
 
 def _free(path: Path) -> str:
-    return f"{free_bytes(path) / 1e9:.1f} GB are free there"
+    return f"{size_text(free_bytes(path))} are free there"

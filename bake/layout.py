@@ -149,10 +149,11 @@ class Layout:
                 raise OutputError(f"{self.path} exists and is no OCI layout", hint=_ELSEWHERE)
             if (self.path / "index.json").exists():
                 self._check_holds(model)
+        disk.write(self.path / "oci-layout", _MARK)  # first of all: a folder with this mark can be taken up again
+        with disk.writing(self.path):
             self._blobs.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(self.partial, ignore_errors=True)
             self.partial.mkdir()
-        disk.write(self.path / "oci-layout", _MARK)
 
     @contextlib.contextmanager
     def preparing(self, model: str) -> Iterator[None]:

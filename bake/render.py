@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(r"[A-Za-z0-9._/:%@+-]+")
 _SPECIAL = re.compile(r"([\\'\"$])")
-_GLOB = re.compile(r"[*?\[]")
+_GLOB = re.compile(r"[*?\[\]]")
 _DIRECT = "build with --builder direct, which has no such limit"
 
 CONTEXTS = {"actor": "model", "critic": "critic", "reward_model": "reward_model"}

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _SHAPE = re.compile(rb"(?<![A-Za-z0-9_])hf_[A-Za-z0-9]{30,}(?![A-Za-z0-9_])")
+_START = b"hf_"  # looked for by itself first: a search for bytes is a hundred times as fast as one for a pattern
 _SHORTEST = 8
 _OVERLAP = 512
 """Bytes kept from one chunk to the next; no token is longer."""
@@ -30,4 +31,4 @@ class Scanner:
 
 def holds_token(content: bytes, tokens: Collection[bytes] = ()) -> bool:
     """Whether bytes hold one of some tokens, or anything shaped like an access token of the Hub."""
-    return any(token in content for token in tokens) or _SHAPE.search(content) is not None
+    return any(token in content for token in tokens) or (_START in content and _SHAPE.search(content) is not None)

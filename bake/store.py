@@ -209,7 +209,7 @@ class Store:
         """
         from filelock import FileLock, Timeout
 
-        path = self.root / "locks" / Digest.of(name.encode()).hex[:32]
+        path = self.root / "locks" / Digest.of(os.fsencode(name)).hex[:32]
         with disk.writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             held = FileLock(path)

@@ -78,7 +78,7 @@ class Command(click.Command):
         own: list[tuple[str, str]] = []
         common: list[tuple[str, str]] = []
         for parameter in self.get_params(context):
-            if record := parameter.get_help_record(context):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context)):
                 (common if parameter.name in _COMMON else own).append(record)
         for title, records in (("Options", own), ("Common options", common)):
             if records:

@@ -133,8 +133,7 @@ def _make(workspace: Workspace, image_plan: ImagePlan, layout: Layout, *, daemon
     image = _assemble(image_plan, base, layout, packed, wheels=wheels)
     layout.stage(image)
     blobs: Blobs = WithBase(layout, below) if daemon else layout
-    if any(item.is_new for item in packed):
-        refuse(verify_image(image, blobs, target=f"{image_plan.id}, as packed", expected=image_plan.record))
+    refuse(verify_image(image, blobs, target=f"{image_plan.id}, as packed", expected=image_plan.record))
     proven = {layer.digest for layer in below} | {item.digest for item in packed}
     refuse_tokens(image, layout, proven=proven)
     return _Made(image=image, packed=packed, blobs=blobs, base_layers=len(below))

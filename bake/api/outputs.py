@@ -20,6 +20,8 @@ _NAME = re.compile(r"[a-z0-9][a-zA-Z0-9._:/-]*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}
 def choose_output(workspace: Workspace, model: ModelId, text: str | None) -> Output:
     """What `--to` says; without it, the daemon if one answers, else `dist/NAME-VERSION`. Raises UsageError."""
     name = f"{model.name}:{model.version}"
+    if text is not None and not text.isprintable():
+        raise UsageError(f"--to: expected a path of printable characters, found {text!r}")
     if text is None:
         return Output(kind="docker", place=name) if _daemon_answers() else _default(workspace, model)
     kind, colon, place = text.partition(":")
@@ -32,7 +34,8 @@ def choose_output(workspace: Workspace, model: ModelId, text: str | None) -> Out
             raise UsageError(f"--to: expected docker:REPOSITORY:TAG, found {text!r}", hint=f"--to docker:{name}")
         return Output(kind="docker", place=place)
     raise UsageError(
-        f"--to: expected oci:PATH, docker or docker:REPOSITORY:TAG, found {text!r}", hint=f"--to oci:{text}"
+        f"--to: expected oci:PATH, docker or docker:REPOSITORY:TAG, found {text!r}",
+        hint=f"--to oci:{place or text or 'dist/image'}",
     )
 
 

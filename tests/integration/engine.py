@@ -9,7 +9,6 @@ import secrets
 import subprocess
 import tarfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +21,7 @@ from tests.entrypoint.files import model_files, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     import docker
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import signal
 import time
@@ -28,7 +29,7 @@ def from_hub(shop: Shop, hub: FakeHub, *, gated: bool = False) -> None:
     """
     files = model_files() | {"salt.txt": secrets.token_bytes(8)}
     hub.add_repo("org/name", files, gated=gated, lfs=lambda path: path != "config.json")
-    shop.environ["HF_ENDPOINT"] = hub.endpoint
+    shop.environ["HF_ENDPOINT"] = hub.endpoint.replace("127.0.0.1", "localhost")  # its content network is another host
     if gated:
         hub.token = TOKEN
         shop.environ["HF_TOKEN"] = TOKEN
@@ -38,12 +39,12 @@ def from_hub(shop: Shop, hub: FakeHub, *, gated: bool = False) -> None:
     hub.requests.clear()
 
 
-def new_salt(shop: Shop, hub: FakeHub) -> None:
-    """Lock the same version anew, with a file that no cache has."""
-    hub.add_repo(
-        "org/name", model_files() | {"salt.txt": secrets.token_bytes(8)}, lfs=lambda path: path != "config.json"
-    )
+def new_salt(shop: Shop, hub: FakeHub) -> bytes:
+    """Lock the same version anew, with a file that no cache has; returns its content."""
+    salt = secrets.token_bytes(8)
+    hub.add_repo("org/name", model_files() | {"salt.txt": salt}, lfs=lambda path: path != "config.json")
     shop.do("lock", "--upgrade", shop.model, "-q")
+    return salt
 
 
 def test_a_folder_is_copied(shop: Shop) -> None:
@@ -68,9 +69,7 @@ def test_files_of_the_hub_are_fetched_by_the_builder(shop: Shop, hub: FakeHub) -
 
     shop.build(*BUILD)
 
-    assert {request.path.rpartition("/")[2] for request in hub.requested("hub/org/name/resolve/*")} == set(
-        model_files()
-    )
+    assert hub.requested("hub/org/name/resolve/*/salt.txt")
     assert run_container(shop.engine, shop.image, "verify", "--level", "full").code == 0
 
 
@@ -106,11 +105,11 @@ def test_a_gated_model_without_a_token_is_refused(shop: Shop, hub: FakeHub) -> N
 
     ran = shop.run("build", shop.model, "--to", f"docker:{shop.image}", "-q", *BUILD)
 
-    assert ran == Ran(
-        9,
-        "",
-        "error: docker buildx: the Hub refused the builder\n"
-        "hint: ask for access on the model's page, then `hf auth login`, or set HF_TOKEN\n",
+    assert (ran.code, ran.out) == (6, "")
+    assert ran.err.startswith("error: docker buildx: a file that it fetched is not as locked: expected sha256:")
+    assert ran.err.endswith(
+        "hint: a Hub that refuses a file sends its refusal instead: ask for access on the model's page, then "
+        "`hf auth login`, or set HF_TOKEN; otherwise find out who changed the file\n"
     )
     assert not unchecked(shop.engine)
 
@@ -119,13 +118,17 @@ def test_wrong_bytes_from_the_hub_keep_the_old_image(shop: Shop, hub: FakeHub) -
     from_hub(shop, hub)
     shop.build()
     old = shop.engine.id(shop.image)
-    new_salt(shop, hub)
+    salt = new_salt(shop, hub)
     hub.fault("cdn/*", times=99, body=b"wrong")
 
     ran = shop.run("build", shop.model, "--to", f"docker:{shop.image}", "-q", *BUILD)
 
-    assert ran.code in {6, 9}
-    assert "digest mismatch" in ran.err
+    expected, found = (hashlib.sha256(content).hexdigest() for content in (salt, b"wrong"))
+    assert (ran.code, ran.out) == (6, "")
+    assert ran.err.startswith(
+        "error: docker buildx: a file that it fetched is not as locked: "
+        f"expected sha256:{expected}, found sha256:{found}\n"
+    )
     assert shop.engine.id(shop.image) == old
     assert not unchecked(shop.engine)
 

@@ -138,6 +138,6 @@ def test_the_environment_is_what_verl_and_the_hub_client_need(baked: Shop) -> No
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HOME": "/tmp/huggingface",
+        "HF_HOME": "/tmp/huggingface",  # noqa: S108 - in the image
         "RAY_AUTH_MODE": "disabled",
     }

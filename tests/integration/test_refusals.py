@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import stat
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +15,7 @@ from tests.entrypoint.files import model_files
 from tests.integration.engine import DOCKER, Engine, Shop
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 pytestmark = DOCKER
