@@ -149,6 +149,7 @@ class Layout:
                 raise OutputError(f"{self.path} exists and is no OCI layout", hint=_ELSEWHERE)
             if (self.path / "index.json").exists():
                 self._check_holds(model)
+            self.path.mkdir(parents=True, exist_ok=True)
         disk.write(self.path / "oci-layout", _MARK)  # first of all: a folder with this mark can be taken up again
         with disk.writing(self.path):
             self._blobs.mkdir(parents=True, exist_ok=True)

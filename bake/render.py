@@ -165,7 +165,7 @@ def _source(model: LockedModel, path: str, endpoint: str) -> str:
     local = not model.source.startswith("hf://")
     if any(name != name.strip() for name in (path, path.rpartition("/")[2])):
         raise UsageError(f"BuildKit does not find {path!r}: it drops the space at the end of a name", hint=_DIRECT)
-    if local and _GLOB.search(path):
+    if local and (_GLOB.search(path) or path.startswith("!")):
         raise UsageError(f"BuildKit does not find {path!r} in a folder: it takes the name for a pattern", hint=_DIRECT)
     return f"/{path}" if local else _url(model, path, endpoint)
 

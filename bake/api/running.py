@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bake import buildx
@@ -22,6 +22,8 @@ DATA = "/data"
 _TAIL = 40
 _ENGINE_FAULT = frozenset({125, 126, 127})
 """What docker run exits with where the container was not started (docker run, "Exit status")."""
+
+_NO_LIMITS = re.compile(r"error setting rlimit")
 
 _FAULTS = (
     (
@@ -44,7 +46,10 @@ _FAULTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A container to start. Paths are on this machine; `words` are the entrypoint's, training overrides among them."""
+    """A container to start. Paths are on this machine; `words` are the entrypoint's, training overrides among them.
+
+    Without `limits`, those of memory and stack stay as Docker has them.
+    """
 
     image: str
     gpus: str = "all"
@@ -53,6 +58,7 @@ class Run:
     shm_size: str = "10g"
     name: str | None = None
     words: tuple[str, ...] = ()
+    limits: bool = True
 
 
 def image_name(workspace: Workspace, target: str) -> str:
@@ -71,7 +77,7 @@ def run_command(run: Run) -> list[str]:
     object store and data loaders; locked memory and stack are what NCCL and GPU drivers ask for. Raises UsageError.
     """
     words = ["docker", "run", "--rm", "--init", "--pull", "never", f"--shm-size={run.shm_size}"]
-    words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864"]
+    words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864"] if run.limits else []
     words += [] if run.gpus == "none" else ["--gpus", run.gpus]
     words += ["--name", run.name] if run.name else []
     words += _mount(run.data, DATA, read_only=True) if run.data else []
@@ -81,7 +87,18 @@ def run_command(run: Run) -> list[str]:
 
 def run(container: Run) -> int:
     """Start a container and wait for it; returns its exit code. Raises DaemonError where Docker could not start it."""
-    command = [buildx.docker_command(), *run_command(container)[1:]]
+    docker = buildx.docker_command()
+    code, tail = _start([docker, *run_command(container)[1:]])
+    if code in _ENGINE_FAULT and container.limits and _NO_LIMITS.search(tail):
+        sys.stderr.write("warning: Docker may not raise limits here, as where it is rootless; starting without them\n")
+        code, tail = _start([docker, *run_command(replace(container, limits=False))[1:]])
+    if code in _ENGINE_FAULT and (fault := _fault(tail)):
+        raise fault
+    return code
+
+
+def _start(command: list[str]) -> tuple[int, str]:
+    """Run a command with this process's own stdin and stdout; its exit code, and the end of what it said on stderr."""
     tail: list[str] = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as started:
         try:
@@ -91,9 +108,7 @@ def run(container: Run) -> int:
         except KeyboardInterrupt:  # docker has had it too, and passes it on
             started.wait()
             raise
-    if started.returncode in _ENGINE_FAULT and (fault := _fault("".join(tail))):
-        raise fault
-    return started.returncode
+    return started.returncode, "".join(tail)
 
 
 def _mount(folder: Path, target: str, *, read_only: bool) -> list[str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Store = Literal["classic", "containerd"]
 
 _BASE = "bake-test/base:python"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HOSTS: dict[Store, str | None] = {
     "classic": os.environ.get("BAKE_TEST_DOCKER_CLASSIC"),
     "containerd": os.environ.get("BAKE_TEST_DOCKER_CONTAINERD"),
@@ -67,7 +68,7 @@ def _put_base(client: docker.DockerClient) -> None:
             return
         name, _, tag = _BASE.partition(":")
         if _TAR:
-            client.api.import_image_from_file(_TAR, repository=name, tag=tag)
+            client.api.import_image_from_file(_TAR, repository=name, tag=tag, changes=[f"ENV PATH={_PATH}"])
             return
         try:
             client.images.pull("python", tag="3.12-slim").tag(name, tag=tag)

@@ -59,7 +59,10 @@ class Engine:
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def has(self, name: str) -> bool:
-        return bool(self.client.images.list(name=name))
+        return name in self.names()
+
+    def names(self) -> list[str]:
+        return [name for image in self.client.api.images() for name in image["RepoTags"] or []]
 
     def id(self, name: str) -> str:
         return str(self.client.images.get(name).id)
@@ -202,12 +205,5 @@ class Shop:
 
     def clear(self) -> None:
         """Delete the images that this shop's tests left."""
-        names = [tag for image in self.engine.client.images.list() for tag in image.tags]
-        for tag in [tag for tag in names if self.name in tag]:
-            self.engine.client.images.remove(tag, force=True)
-
-
-def layer_digests(layout: Path) -> list[str]:
-    from bake.layout import Layout
-
-    return [str(layer.digest) for layer in Layout(layout).image().manifest.layers]
+        for name in [name for name in self.engine.names() if self.name in name]:
+            self.engine.client.images.remove(name, force=True)

@@ -221,7 +221,7 @@ def test_a_folder_that_is_not_as_locked_keeps_the_old_image(shop: Shop, builder:
 
 def unchecked(engine: Engine) -> list[str]:
     """Names that a build gives before it has checked what it made."""
-    return [tag for image in engine.client.images.list() for tag in image.tags if tag.startswith("bake-unchecked/")]
+    return [name for name in engine.names() if name.startswith("bake-unchecked/")]
 
 
 def grown(shop: Shop) -> str:

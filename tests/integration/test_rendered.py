@@ -60,7 +60,7 @@ def test_a_rendered_folder_builds_without_bake(shop: Shop, base: str) -> None:
 def test_a_rendered_folder_of_a_gated_model_builds_with_the_command_in_it(shop: Shop, hub: FakeHub) -> None:
     hub.token = "hf_" + "q" * 34
     hub.add_repo("org/name", model_files(), gated=True)
-    shop.environ |= {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": hub.token}
+    shop.environ.update({"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": hub.token})
     shop.write_lock(base=f"docker:{shop.engine.base}")
     shop.do("lock", "-q")
     shop.do("add", shop.model, "hf://org/name", "-q")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.place import Ran
 from tests.integration.engine import DOCKER, Shop
 
 pytestmark = DOCKER
 
 NO_GPUS = (
     "error: Docker cannot give a container GPUs here\n"
-    "hint: install the NVIDIA Container Toolkit, see that nvidia-smi works, and restart Docker; or run with --gpus none\n"
+    "hint: install the NVIDIA Container Toolkit, "
+    "see that nvidia-smi works, and restart Docker; or run with --gpus none\n"
 )
 
 
@@ -25,7 +25,7 @@ def has_stand_in(shop: Shop) -> bool:
 def test_run_verifies_in_a_container_and_passes_its_exit_code_on(baked: Shop) -> None:
     ran = baked.run("run", baked.model, "--gpus", "none", "--", "verify", "--level", "full")
 
-    assert ran == Ran(0, f"{baked.model}: 4 files are as recorded\n", "")
+    assert (ran.code, ran.out) == (0, f"{baked.model}: 4 files are as recorded\n")
     assert baked.run("run", baked.image, "--gpus", "none", "--", "exec", "sh", "-c", "exit 7").code == 7
     assert baked.run("run", baked.image, "--gpus", "none").code == 8
 
@@ -34,14 +34,17 @@ def test_run_mounts_data_and_output_and_gives_shared_memory(baked: Shop) -> None
     (baked.root / "data").mkdir(exist_ok=True)
     (baked.root / "data" / "train.txt").write_text("rows")
     (baked.root / "runs").mkdir(exist_ok=True)
-    script = "cat /data/train.txt; df --output=size /dev/shm | tail -n 1; echo saved > step; touch /data/x 2>/dev/null || echo fixed"
+    script = (
+        "cat /data/train.txt; df --output=size /dev/shm | tail -n 1; echo saved > step; "
+        "touch /data/x 2>/dev/null || echo fixed"
+    )
 
     ran = baked.run(
         *("run", baked.model, "--gpus", "none", "--data", "data", "--output", "runs", "--shm-size", "1g"),
         *("--", "exec", "sh", "-c", script),
     )
 
-    assert ran.out.split() == ["rows1048576", "fixed"]
+    assert ran.out.split() == ["rows", "1048576", "fixed"]
     assert (baked.root / "runs" / "step").read_text() == "saved\n"
 
 

@@ -43,7 +43,7 @@ def add_with_wheel(shop: Shop, content: bytes, *, sha256: str | None = None, bas
     folder = shop.root / "wheels"
     folder.mkdir()
     (folder / NAME).write_bytes(content)
-    shop.environ |= {"PIP_FIND_LINKS": str(folder), "PIP_NO_INDEX": "1"}
+    shop.environ.update({"PIP_FIND_LINKS": str(folder), "PIP_NO_INDEX": "1"})
     digest = sha256 or hashlib.sha256(content).hexdigest()
     listed = f'wheels = [{{ name = "tinywheel", version = "1.0", sha256 = "{digest}" }}]\n'
     shop.add(base=base, more=listed)
