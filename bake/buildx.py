@@ -90,13 +90,12 @@ def build(request: Request) -> None:
         raise _fault("".join(tail))
 
 
-def docker_command() -> str:
-    """The docker command with buildx. Raises DaemonError where either is missing."""
+def docker_command(*, plugin: bool = True) -> str:
+    """The docker command, with its buildx plugin unless that is not needed. Raises DaemonError where one is missing."""
     command = shutil.which("docker")
     if command is None:
-        raise DaemonError("no docker command on the PATH", hint="install Docker's CLI, or use --builder direct")
-    done = subprocess.run([command, "buildx", "version"], capture_output=True, text=True, check=False)
-    if done.returncode:
+        raise DaemonError("no docker command on the PATH", hint="install Docker's CLI")
+    if plugin and subprocess.run([command, "buildx", "version"], capture_output=True, check=False).returncode:
         raise DaemonError(
             "docker has no buildx", hint="install the docker-buildx plugin, or use --builder direct, which needs none"
         )

@@ -70,12 +70,16 @@ class Daemon:
         import requests
         from docker.errors import DockerException
 
-        host = _host()
+        host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         try:
-            client = docker.DockerClient(base_url=host, timeout=_SECONDS) if host else docker.from_env(timeout=_SECONDS)
+            if (context := _context()) is not None:
+                host = str(context.Host)
+                client = docker.DockerClient(base_url=host, tls=context.TLSConfig or False, timeout=_SECONDS)
+            else:
+                client = docker.from_env(timeout=_SECONDS)
             about, version = client.info(), client.version()
         except (DockerException, requests.RequestException, OSError, ValueError) as error:
-            raise _unreachable(host or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock", error) from error
+            raise _unreachable(host, error) from error
         drivers = dict(cast("list[list[str]]", about.get("DriverStatus") or []))
         store: Store = "containerd" if "snapshotter" in drivers.get("driver-type", "") else "classic"
         platform = Platform(str(version.get("Os", "linux")), str(version.get("Arch", "amd64")))
@@ -146,15 +150,19 @@ class Daemon:
     def load_size(self, image: Image, *, send: Collection[Digest]) -> int:
         return archive_size(image, send=send)
 
-    def files(self, reference: str, folder: str) -> Iterator[tuple[tarfile.TarInfo, BinaryIO]]:
-        """Every regular file below a folder of an image, with its bytes, from a container that is never started."""
+    def files(self, reference: str, folder: str) -> Iterator[tuple[str, int, BinaryIO]]:
+        """Path, size and bytes of every regular file below a folder of an image (without a slash at either end).
+
+        They come out of a container that is never started.
+        """
+        above = folder.rpartition("/")[0]
         container = self._ask(lambda: self._api.create_container(reference, command=["-"]))["Id"]
         try:
-            chunks, _ = self._ask(lambda: self._api.get_archive(container, folder, chunk_size=_CHUNK))
+            chunks, _ = self._ask(lambda: self._api.get_archive(container, f"/{folder}", chunk_size=_CHUNK))
             with tarfile.open(fileobj=cast("Any", _Chunks(chunks)), mode="r|", bufsize=_CHUNK) as archive:
                 for info in archive:
                     if info.isfile() and (stream := archive.extractfile(info)):
-                        yield info, cast("BinaryIO", stream)
+                        yield f"{above}/{info.name}", info.size, cast("BinaryIO", stream)
         finally:
             self._ask(lambda: self._api.remove_container(container, force=True))
 
@@ -223,14 +231,19 @@ def _find_manifest(documents: dict[str, bytes], image: DaemonImage) -> Manifest 
     return None
 
 
-def _host() -> str | None:
-    """The address of the docker context in use; None where DOCKER_HOST says it, or the SDK's own default will do."""
+def _context() -> Any:
+    """The docker context in use; None where DOCKER_HOST says it all, or the SDK's own default will do."""
     if os.environ.get("DOCKER_HOST"):
         return None
     from docker.context import ContextAPI
 
-    context = ContextAPI.get_current_context()
-    return str(context.Host) if context and context.Name != "default" else None
+    if named := os.environ.get("DOCKER_CONTEXT"):
+        context = ContextAPI.get_context(named)
+        if context is None:
+            raise DaemonError(f"there is no docker context {named!r}", hint="docker context ls; unset DOCKER_CONTEXT")
+    else:
+        context = ContextAPI.get_current_context()
+    return context if context and context.Name != "default" else None
 
 
 def _unreachable(host: str, error: Exception) -> DaemonError:

@@ -143,9 +143,19 @@ def _copy_some(source: int, target: int, size: int) -> int:
 
 def free_bytes(path: Path) -> int:
     """Bytes free to this user on the file system that would hold a path."""
-    while not os.path.exists(path):  # noqa: PTH110 - Path.exists raises where a folder above may not be entered
+    return shutil.disk_usage(_existing(path)).free
+
+
+def device(path: Path) -> int:
+    """What names the file system that would hold a path."""
+    return _existing(path).stat().st_dev
+
+
+def _existing(path: Path) -> Path:
+    path = path.absolute()
+    while not path.exists():
         path = path.parent
-    return shutil.disk_usage(path).free
+    return path
 
 
 def _free(path: Path) -> str:

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 _SHAPE = re.compile(rb"(?<![A-Za-z0-9_])hf_[A-Za-z0-9]{30,}(?![A-Za-z0-9_])")
 _START = b"hf_"  # looked for by itself first: a search for bytes is a hundred times as fast as one for a pattern
-_SHORTEST = 8
 _OVERLAP = 512
 """Bytes kept from one chunk to the next; no token is longer."""
 
@@ -19,7 +18,7 @@ class Scanner:
     """Looks for tokens in a stream, chunk by chunk, also where one lies across two chunks."""
 
     def __init__(self, tokens: Collection[str] = ()) -> None:
-        self._tokens = [token.encode() for token in tokens if len(token) >= _SHORTEST]
+        self._tokens = [token.encode() for token in tokens]
         self._last = b""
         self.found = False
 

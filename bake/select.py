@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.safetensors")
 _NOT_THE_WEIGHTS = ("consolidated*", "adapter*", "value_head*")
+_WHOLE = ("*model.safetensors",)
 _PICKLES = ("*.bin", "*.pth", "*.pt", "*.ckpt", "*.bin.index.json")
 _CONSOLIDATED = ("consolidated*.safetensors", "consolidated*.pth", "consolidated*.safetensors.index.json")
 _LEGAL = ("license*", "notice*", "copying*")
@@ -203,10 +204,10 @@ def _folders_with_complete_safetensors(files: Iterable[SourceFile]) -> frozenset
         if found := _SHARD.fullmatch(name):
             count = int(found["count"])
             shards.setdefault((folder, found["stem"], count), set()).add(int(found["number"]))
-        else:
+        elif _any(name, _WHOLE):
             complete.add(folder)
-    complete |= {folder for (folder, _, count), numbers in shards.items() if numbers == set(range(1, count + 1))}
-    return frozenset(complete)
+    whole = {key for key, numbers in shards.items() if numbers == set(range(1, key[2] + 1))}
+    return frozenset((complete - {folder for folder, _, _ in shards}) | {folder for folder, _, _ in whole})
 
 
 def _check_encoding(path: str) -> str | None:

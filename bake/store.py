@@ -3,6 +3,7 @@
     files/ab/cdef…     a fetched file
     layers/ab/cdef…    a packed layer: a second name of the blob in the layout that it was written into
     partial/…          a file on its way; it counts for nothing until its digest is proven
+    work/…             an image on its way to the daemon
     memory/…           what was once computed: a file's sha256 by its fingerprint, a layer's diff_id by what decides it
     locks/…            held while something is fetched or written
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import tempfile
@@ -35,6 +37,7 @@ _RACE_NS = 2_000_000_000
 """A file changed this recently may change again within one tick of its clock, so its hash is not remembered."""
 
 _HEX_DIGITS = 64
+_KINDS = ("files", "layers", "partial", "work", "memory")
 _MEMORY_DAYS = 30
 _KEEPING_DAYS = 1 / 24
 """A small file that was begun this recently may still be on its way."""
@@ -53,8 +56,10 @@ class Usage:
 class Store:
     """Opened lazily: nothing is created before something is kept."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, tell: Callable[[str], object] = lambda _: None) -> None:
+        """`tell` is told when another bake is waited for."""
         self.root = root
+        self.tell = tell
 
     @classmethod
     def default(cls) -> Store:
@@ -170,6 +175,11 @@ class Store:
             key = _blob_key(path.stat())
         self._remember("blob", key, digest.hex)
 
+    def forget(self, path: Path) -> None:
+        """Unlearn what a file's bytes are: they turned out to be others."""
+        with contextlib.suppress(OSError):
+            self._memory("blob", _blob_key(path.stat())).unlink(missing_ok=True)
+
     def check(self, path: Path, digest: Digest, *, advance: Callable[[int], object] = lambda _: None) -> bool:
         """Whether a file has a digest: from memory if it can be, else by reading it once."""
         if self.is_proven(path, digest):
@@ -214,7 +224,10 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             held = FileLock(path)
             with contextlib.suppress(Timeout):
-                held.acquire(blocking=wait)
+                held.acquire(blocking=False)
+            if wait and not held.is_locked:
+                self.tell("waiting for another bake")
+                held.acquire()
         if not held.is_locked:
             raise BlockingIOError(errno.EAGAIN, "another bake holds it", str(path))
         try:
@@ -223,7 +236,7 @@ class Store:
             held.release()
 
     def usage(self) -> tuple[Usage, ...]:
-        return tuple(self._usage(kind) for kind in ("files", "layers", "partial", "memory"))
+        return tuple(self._usage(kind) for kind in _KINDS)
 
     def prune(self, *, keep_layers_in_use: bool = True, older_than_days: float = 0) -> int:
         """Delete what the store holds.
@@ -233,22 +246,35 @@ class Store:
         stays for a month.
         """
         freed = 0
-        for kind in ("files", "layers", "partial", "memory"):
+        for kind in _KINDS:
             days = max(older_than_days, _MEMORY_DAYS) if kind == "memory" and keep_layers_in_use else older_than_days
             for path, status in self._walk(kind):
                 in_use = kind == "layers" and status.st_nlink > 1
                 if _used_within(status, days) or (in_use and keep_layers_in_use):
                     continue
-                if self._delete_partial(path, status) if kind == "partial" else _delete(path):
+                if self._delete_idle(kind, path, status):
                     freed += 0 if in_use else status.st_size
         return freed
+
+    def _delete_idle(self, kind: str, path: Path, status: os.stat_result) -> bool:
+        """Delete what nobody is at. Returns whether it is gone."""
+        match kind:
+            case "partial":
+                return self._delete_partial(path, status)
+            case "work":
+                return self._delete_unless_held(path, building(self.work / path.relative_to(self.work).parts[0]))
+            case _:
+                return _delete(path)
 
     def _delete_partial(self, path: Path, status: os.stat_result) -> bool:
         """Delete what a killed bake left; what may still be on its way stays. Returns whether it is gone."""
         if len(path.name) != _HEX_DIGITS:  # a file of `keep`, which holds no lock
             return not _used_within(status, _KEEPING_DAYS) and _delete(path)
+        return self._delete_unless_held(path, _fetching(path.name))
+
+    def _delete_unless_held(self, path: Path, name: str) -> bool:
         try:
-            with self.holding(_fetching(path.name), wait=False):
+            with self.holding(name, wait=False):
                 return _delete(path)
         except BlockingIOError:
             return False
@@ -270,19 +296,23 @@ class Store:
 
     def _recall(self, kind: str, key: str) -> str | None:
         try:
-            return (self.root / "memory" / kind / key[:2] / key[2:]).read_text("ascii")
+            return self._memory(kind, key).read_text("ascii")
         except (OSError, UnicodeDecodeError):
             return None
 
     def _remember(self, kind: str, key: str, value: str) -> None:
-        disk.write(self.root / "memory" / kind / key[:2] / key[2:], value.encode(), sync=False)
+        disk.write(self._memory(kind, key), value.encode(), sync=False)
+
+    def _memory(self, kind: str, key: str) -> Path:
+        return self.root / "memory" / kind / key[:2] / key[2:]
 
 
 def _whole(path: Path, size: int | None) -> Path | None:
     try:
-        return path if path.stat().st_size == size else None
+        found = path.stat().st_size
     except OSError:
         return None
+    return path if size in {None, found} else None
 
 
 def _finish(partial: Path, target: Path) -> Path:
@@ -328,6 +358,11 @@ def _reading(path: Path) -> Iterator[None]:
         raise OutputError(f"cannot read {path}: {error.strerror}") from error
 
 
+def building(folder: Path) -> str:
+    """The name of the lock that is held while an image is put together in a layout."""
+    return f"layout {folder.resolve()}"
+
+
 def _fetching(name: str) -> str:
     """The name of the lock that is held while a file is fetched into partial/NAME."""
     return f"fetch-{name}"
@@ -344,8 +379,20 @@ def _used_within(status: os.stat_result, days: float) -> bool:
 
 
 def _blob_key(status: os.stat_result) -> str:
-    """A blob's identity and age: its modification time is that of its one writing, and links do not change it."""
-    return _key((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+    """A blob's identity and age: its modification time is that of its one writing, and links do not change it.
+
+    What was written is not synced to disk, for speed; so what is known of it holds until the machine starts again.
+    """
+    return _key((_boot(), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+
+
+@functools.cache
+def _boot() -> str:
+    """What names this start of the machine (random(4), boot_id); nothing where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
 
 
 def _key(value: object) -> str:

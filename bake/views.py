@@ -142,9 +142,9 @@ def _facts(model: LockedModel) -> list[tuple[str, str]]:
 # --- plan
 
 
-def plan_lines(forecast: Forecast, *, output: str) -> Iterator[str]:
+def plan_lines(forecast: Forecast) -> Iterator[str]:
     base = forecast.plan.base
-    yield f"{forecast.plan.id} -> {output}"
+    yield f"{forecast.plan.id} -> {forecast.output.shown}"
     if base is None:
         yield "base     scratch: an image of weights alone"
     else:
@@ -158,11 +158,11 @@ def plan_lines(forecast: Forecast, *, output: str) -> Iterator[str]:
     yield f"to do    {', '.join(f'{verb} {size_text(size)}' for verb, size in to_do.items())}"
 
 
-def plan_document(forecast: Forecast, *, output: str) -> dict[str, Any]:
+def plan_document(forecast: Forecast) -> dict[str, Any]:
     base = forecast.plan.base
     return {
         "model": str(forecast.plan.id),
-        "output": output,
+        "output": str(forecast.output),
         "base": {"name": base.name, "image": base.image, "digest": str(base.digest) if base.digest else None}
         if base
         else None,
@@ -228,7 +228,7 @@ def build_notes(built: Built, *, lock: str) -> Iterator[str]:
     yield f"{built.id}: {built.digest}, {size_text(built.size)} in {count_text(built.layers, 'layer')}"
     packed = f"packed {count_text(built.written, 'layer')} ({size_text(built.written_bytes)}), the others were there"
     yield packed if built.output.kind == "oci" else f"{packed}; sent {size_text(built.sent_bytes)} to Docker"
-    yield "no token in the config, the history, or any layer that the lock does not prove"
+    yield "no token in the config, the history, or any layer but the base's and the weights' own"
     if built.recorded:
         yield f"{lock}: layer digests recorded, commit it"
     if built.output.kind == "oci":

@@ -1,10 +1,10 @@
 """The verbs that a program calls. Each reads what it needs, joins the edges, and returns values; none prints."""
 
-from bake.api.building import Built, Output, build
+from bake.api.building import Built, build
 from bake.api.buildkit import build_with_buildkit
 from bake.api.inspecting import Forecast, forecast
 from bake.api.locking import add, asked_model, check_lock, init, lock_models
-from bake.api.outputs import choose_output
+from bake.api.outputs import Output, choose_output
 from bake.api.rendering import render_model, write_renderings
 from bake.api.running import Run, image_name, run, run_command
 from bake.api.verifying import Verified, verify_target

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bake import buildx
+from bake.api.workspace import offline_error
 from bake.digest import Digest
 from bake.errors import DaemonError, ImageError, LockError
 from bake.image import Image, Manifest, validate
@@ -140,6 +141,8 @@ def _find_in_daemon(workspace: Workspace, base: Base, digest: Digest, daemon: Da
         return found
     reference = f"{_repository(base.image)}@{digest}"
     found = daemon.image(reference)
+    if found is None and workspace.offline:
+        raise offline_error(f"base {base.name} ({reference})")
     if found is None:
         workspace.progress.note(f"base {base.name}: docker pull {reference}")
         _pull(base, reference)
@@ -150,7 +153,7 @@ def _find_in_daemon(workspace: Workspace, base: Base, digest: Digest, daemon: Da
 
 
 def _pull(base: Base, reference: str) -> None:
-    command = [buildx.docker_command(), "pull", "--quiet", reference]
+    command = [buildx.docker_command(plugin=False), "pull", "--quiet", reference]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]

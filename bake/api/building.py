@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from bake import plan
 from bake.api import contents
@@ -17,15 +17,17 @@ from bake.api.packing import pack_all
 from bake.api.scanning import refuse_tokens
 from bake.api.verifying import refuse, verify_image
 from bake.api.wheels import wheels_layer
-from bake.errors import DaemonError
+from bake.errors import DaemonError, LockError, OutputError
 from bake.image import LAYER, AddedLayer, Descriptor, Image, append
 from bake.layer import pack_entries
 from bake.layout import Layout
 from bake.lock import LockedLayer
+from bake.store import building
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from bake.api.outputs import Output
     from bake.api.packing import Packed
     from bake.api.workspace import Workspace
     from bake.daemon import Daemon, DaemonImage
@@ -33,17 +35,6 @@ if TYPE_CHECKING:
     from bake.image import Blobs
     from bake.lock import LockedModel, ModelId
     from bake.plan import ImagePlan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """Where an image goes: `oci` and a folder, or `docker` and a name with a tag."""
-
-    kind: Literal["oci", "docker"]
-    place: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.place}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +83,7 @@ class _Made:
 
 def _build_layout(workspace: Workspace, image_plan: ImagePlan, output: Output, *, frozen: bool) -> Built:
     layout = Layout(Path(output.place))
-    with workspace.store.holding(f"layout {layout.path.resolve()}"), layout.preparing(str(image_plan.id)):
+    with workspace.store.holding(building(layout.path)), layout.preparing(str(image_plan.id)):
         made = _make(workspace, image_plan, layout, daemon=None)
         layout.publish(made.image, model=str(image_plan.id), tag=image_plan.id.version)
     digest = made.image.descriptor.digest
@@ -128,13 +119,14 @@ def _make(workspace: Workspace, image_plan: ImagePlan, layout: Layout, *, daemon
     """Everything but the naming: the layout then holds the whole image, but for layers of a base in the daemon."""
     base = open_base(workspace, image_plan.base, layout, daemon=daemon)
     below = base.manifest.layers if base else ()
-    packed = pack_all(workspace, image_plan, layout)
     wheels = wheels_layer(workspace, image_plan, layout)
+    packed = pack_all(workspace, image_plan, layout)
     image = _assemble(image_plan, base, layout, packed, wheels=wheels)
     layout.stage(image)
     blobs: Blobs = WithBase(layout, below) if daemon else layout
     refuse(verify_image(image, blobs, target=f"{image_plan.id}, as packed", expected=image_plan.record))
-    proven = {layer.digest for layer in below} | {item.digest for item in packed}
+    weights = [item for item in packed if all(plan.is_weights(file.path) for file in item.plan.files)]
+    proven = {layer.digest for layer in below} | {item.digest for item in weights}
     refuse_tokens(image, layout, proven=proven)
     return _Made(image=image, packed=packed, blobs=blobs, base_layers=len(below))
 
@@ -143,7 +135,7 @@ def _make(workspace: Workspace, image_plan: ImagePlan, layout: Layout, *, daemon
 def _work_layout(workspace: Workspace, image_plan: ImagePlan) -> Iterator[Layout]:
     """A layout in the store, for an image on its way to the daemon. Its weight layers stay in the store afterwards."""
     folder = workspace.store.work / f"{image_plan.id.name}-{image_plan.id.version}"
-    with workspace.store.holding(f"layout {folder}"):
+    with workspace.store.holding(building(folder)):
         layout = Layout(folder)
         try:
             yield layout
@@ -200,7 +192,7 @@ def _built(
         written=len(new),
         written_bytes=sum(item.plan.size for item in new),
         sent_bytes=sent_bytes,
-        recorded=not frozen and _record_layers(workspace, image_plan, made.packed),
+        recorded=not frozen and _try_to_record(workspace, image_plan, made.packed),
         runs=image_plan.base is not None,
     )
 
@@ -228,6 +220,15 @@ def _assemble(
         workdir=plan.WORKDIR if runs else "",
         search_path=image_plan.search_path,
     )
+
+
+def _try_to_record(workspace: Workspace, image_plan: ImagePlan, packed: Sequence[Packed]) -> bool:
+    """The image is there already; a lock that cannot be written is no reason to call the build a failure."""
+    try:
+        return _record_layers(workspace, image_plan, packed)
+    except (LockError, OutputError) as error:
+        workspace.progress.warn(f"the layers' digests are not recorded in the lock: {error.message}")
+        return False
 
 
 def _record_layers(workspace: Workspace, image_plan: ImagePlan, packed: Sequence[Packed]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import secrets
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,22 +16,26 @@ from typing import TYPE_CHECKING
 
 from bake import buildx, plan, render
 from bake.api.bases import find_in_daemon, source_layout
-from bake.api.building import Built, Output, check_name
+from bake.api.building import Built, check_name
 from bake.api.locking import differences
 from bake.api.rendering import render_plan, write_rendered
 from bake.api.resolving import resolve
 from bake.api.scanning import known_tokens, refuse_tokens, refuse_tokens_in
 from bake.api.verifying import refuse, verify_image
 from bake.api.wheels import wheel_files
+from bake.api.workspace import offline_error
 from bake.daemon import Daemon
 from bake.digest import CHUNK
 from bake.errors import CheckFailed, LockError, SourceError
 from bake.layout import Layout
 from bake.scan import Scanner
+from bake.store import building
+from bake.tar import DIRECTORY_MODE, FILE_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from bake.api.outputs import Output
     from bake.api.workspace import Workspace
     from bake.lock import ModelId
     from bake.plan import ImagePlan
@@ -46,6 +51,8 @@ def build_with_buildkit(
     Raises what `bake.api.building.build` does. The lock is not written: BuildKit's layers teach it nothing.
     """
     image_plan = plan.plan_image(workspace.load(), model)
+    if workspace.offline and any(planned.model.source.startswith("hf://") for planned in image_plan.models):
+        raise offline_error(f"{model}: BuildKit fetches its files from the Hub; what it needs")
     _check_folders(workspace, image_plan)
     with tempfile.TemporaryDirectory(prefix="bake-") as folder:
         request = _request(workspace, image_plan, Path(folder), builder=builder, quiet=quiet)
@@ -102,6 +109,8 @@ def _request(
             target = folder / "wheels" / plan.SITE / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
+        for made in (folder / "wheels").rglob("*"):  # BuildKit copies modes, and a umask is the user's own
+            made.chmod(DIRECTORY_MODE if made.is_dir() else FILE_MODE)
         contexts[render.WHEELS] = str(folder / "wheels")
     hub = any(planned.model.source.startswith("hf://") for planned in image_plan.models)
     token = next(iter(known_tokens()), None) if hub else None
@@ -127,7 +136,7 @@ def _check_folders(workspace: Workspace, image_plan: ImagePlan) -> None:
 
 def _into_daemon(workspace: Workspace, image_plan: ImagePlan, request: _Request, output: Output) -> Built:
     """Build under a name that nobody uses; the real one moves to the image when all of it was checked."""
-    unchecked = f"bake-unchecked/{image_plan.id.name}:{image_plan.id.version}"
+    unchecked = f"bake-unchecked/{image_plan.id.name}:{secrets.token_hex(8)}"
     with contextlib.closing(Daemon.connect()) as daemon:
         check_name(daemon, output.place, image_plan.id)
         try:
@@ -144,7 +153,7 @@ def _into_daemon(workspace: Workspace, image_plan: ImagePlan, request: _Request,
 
 def _into_layout(workspace: Workspace, image_plan: ImagePlan, request: _Request, output: Output) -> Built:
     target = Layout(Path(output.place))
-    with workspace.store.holding(f"layout {target.path.resolve()}"), target.preparing(str(image_plan.id)):
+    with workspace.store.holding(building(target.path)), target.preparing(str(image_plan.id)):
         made = Layout(target.partial / "buildkit")
         tag = f"{image_plan.id.name}:{image_plan.id.version}"
         buildx.build(request.to(f"type=oci,dest={made.path},tar=false,{_REPRODUCIBLE}", tag=tag))
@@ -181,19 +190,18 @@ def _check_in_daemon(workspace: Workspace, image_plan: ImagePlan, daemon: Daemon
     """Prove every baked file of an image in the daemon, and search what is not proven for tokens; returns its size."""
     image = daemon.named(name)
     refuse_tokens_in([("config", image.config.dumps()), ("history", daemon.history(name).encode())])
-    expected = {
-        f"{planned.folder}/{file.path}": file for planned in image_plan.models for file in planned.model.files
-    } | {plan.RECORD: None}
+    expected = {f"{item.folder}/{file.path}": file for item in image_plan.models for file in item.model.files}
     total = sum(planned.model.size for planned in image_plan.models)
-    faults: list[str] = []
+    faults = []
     with workspace.progress.task(f"{image_plan.id}: checking", total) as advance:
         for path, size, digest, holds_token in _read_files(daemon, name, advance):
-            if path not in expected:
-                faults += [f"/{path}: holds a token"] if holds_token else []
-                continue
-            file = expected.pop(path)
+            file = expected.pop(path, None)
             if file is not None and (size, digest) != (file.size, file.digest.hex):
                 faults.append(f"/{path}: expected {file.digest} of {file.size} bytes, found sha256:{digest} of {size}")
+            if file is None and path.startswith(plan.MODELS):
+                faults.append(f"/{path}: not in the lock")
+            if holds_token and not plan.is_weights(path):
+                faults.append(f"/{path}: holds a token")
     faults += [f"/{path}: missing" for path in expected]
     if faults:
         raise CheckFailed(
@@ -203,12 +211,13 @@ def _check_in_daemon(workspace: Workspace, image_plan: ImagePlan, daemon: Daemon
 
 
 def _read_files(daemon: Daemon, name: str, advance: Callable[[int], object]) -> Iterator[tuple[str, int, str, bool]]:
-    """Path, size, sha256 and whether there is a token in it, for every file below /opt of an image."""
+    """Path, size, sha256 and whether there is a token in it, for every file that bake put into an image."""
     tokens = known_tokens()
-    for info, stream in daemon.files(name, "/opt"):
-        hasher, scanner = hashlib.sha256(), Scanner(tokens)
-        while content := stream.read(CHUNK):
-            hasher.update(content)
-            scanner.show(content)
-            advance(len(content))
-        yield info.name, info.size, hasher.hexdigest(), scanner.found
+    for folder in (plan.MODELS, "opt/bake"):
+        for path, size, stream in daemon.files(name, folder):
+            hasher, scanner = hashlib.sha256(), Scanner(tokens)
+            while content := stream.read(CHUNK):
+                hasher.update(content)
+                scanner.show(content)
+                advance(len(content))
+            yield path, size, hasher.hexdigest(), scanner.found

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from bake.plan import ImagePlan
 
-_ROOT = "opt/bake"
+ROOT = "opt/bake"
 _MODULES = ("__init__.py", "errors.py", "digest.py", "record.py")
 _MAIN = b"""from bake.entrypoint.__main__ import run
 
 run()
 """
 
-ENTRYPOINT = ("python3", f"/{_ROOT}")
+ENTRYPOINT = ("python3", f"/{ROOT}")
 COMMAND = ("train",)
 
 
@@ -36,8 +36,8 @@ def image_entries(image_plan: ImagePlan) -> list[Directory | File | Link]:
     return [
         record,
         Directory(WORKDIR.lstrip("/"), mode=0o1777),
-        File(f"{_ROOT}/__main__.py", _MAIN),
-        *(File(f"{_ROOT}/bake/{path}", content) for path, content in _package()),
+        File(f"{ROOT}/__main__.py", _MAIN),
+        *(File(f"{ROOT}/bake/{path}", content) for path, content in _package()),
     ]
 
 

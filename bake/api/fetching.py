@@ -44,7 +44,7 @@ def open_source(
     """The bytes of the files of some layers of a model. What must come from the Hub is on its way when this returns."""
     if not model.source.startswith("hf://"):
         return FolderSnapshot(workspace.source_folder(model))
-    patience = replace(hub.Patience.from_environment(), sleep=workers.sleep)
+    patience = replace(hub.Patience.from_environment(), sleep=workers.sleep, tell=workspace.progress.note)
     source = _HubFiles(workspace, model, patience=patience)
     for layer in layers:
         source.request(layer, workers=workers, advance=advance)

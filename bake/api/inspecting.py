@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bake import plan
@@ -13,8 +14,7 @@ from bake.errors import ImageError
 from bake.layout import Layout
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from bake.api.outputs import Output
     from bake.api.workspace import Workspace
     from bake.digest import Digest
     from bake.lock import ModelId
@@ -40,7 +40,7 @@ class Forecast:
     plan: ImagePlan
     layers: tuple[ForecastLayer, ...]
     base: int | None
-    output: Path
+    output: Output
 
     @property
     def size(self) -> int:
@@ -58,16 +58,16 @@ class Forecast:
 
     @property
     def write(self) -> int:
-        return sum(item.plan.size for item in self.layers if item.state == "to pack")
+        """Layers, and fetched files, which stay in the store."""
+        return self.fetch + sum(item.plan.size for item in self.layers if item.state == "to pack")
 
 
-def forecast(workspace: Workspace, model: ModelId, *, output: Path | None = None) -> Forecast:
-    """Foretell a build into the layout `output` (by default `dist/NAME-VERSION`). Raises LockError."""
+def forecast(workspace: Workspace, model: ModelId, *, output: Output) -> Forecast:
+    """Foretell a build. Raises LockError."""
     image_plan = plan.plan_image(workspace.load(), model)
-    place = output or workspace.default_output(model)
-    layout = Layout(place)
+    layout = Layout(Path(output.place) if output.kind == "oci" else workspace.store.work / "none")
     layers = tuple(_forecast_layer(workspace, image_plan, item, layout) for item in image_plan.layers)
-    return Forecast(plan=image_plan, layers=layers, base=_base_size(workspace, image_plan), output=place)
+    return Forecast(plan=image_plan, layers=layers, base=_base_size(workspace, image_plan), output=output)
 
 
 def _base_size(workspace: Workspace, image_plan: ImagePlan) -> int | None:

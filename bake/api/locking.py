@@ -89,18 +89,27 @@ def asked_model(
 
 
 def add(workspace: Workspace, model: LockedModel) -> LockedModel:
-    """Resolve a new model and add it to the lock. Nothing is written where that fails."""
+    """Resolve a new model and add it to the lock. Nothing is written where that fails.
+
+    Resolving may take long, so the lock is read again before it is written: what others wrote meanwhile stays.
+    """
+    lock = workspace.load()
+    _check_new(lock, model)
+    resolved = resolve(workspace, model)
     with workspace.editing():
         lock = workspace.load()
-        if any(known.id == model.id for known in lock.models):
-            raise LockError(
-                f"{model.id} is in the lock already, and a version is immutable",
-                hint=f"add it under another version, or resolve it anew with: bake lock --upgrade {model.id}",
-            )
-        _check_base(lock, model.base)
-        resolved = resolve(workspace, model)
+        _check_new(lock, model)
         workspace.save(lock.with_model(resolved))
-        return resolved
+    return resolved
+
+
+def _check_new(lock: Lock, model: LockedModel) -> None:
+    if any(known.id == model.id for known in lock.models):
+        raise LockError(
+            f"{model.id} is in the lock already, and a version is immutable",
+            hint=f"add it under another version, or resolve it anew with: bake lock --upgrade {model.id}",
+        )
+    _check_base(lock, model.base)
 
 
 def default_base(lock: Lock) -> str:
@@ -120,18 +129,25 @@ def lock_models(workspace: Workspace, wanted: Sequence[ModelId], *, upgrade: boo
     names of what changed. Raises LockError where a stale model is to be resolved in silence, SourceError where a
     source differs.
     """
+    lock = workspace.load()
+    changed = _lock_bases(workspace, lock)
+    for model in [lock.find(wanted_id) for wanted_id in wanted] if wanted else lock.models:
+        locked = _lock_one(workspace, model, named=bool(wanted), upgrade=upgrade)
+        if locked != model:
+            _put(workspace, model, locked)
+            changed.append(str(locked.id))
     with workspace.editing():
-        before = workspace.load()
-        lock = _lock_bases(workspace, before)
-        changed = [f"base {base.name}" for base in lock.bases if base not in before.bases]
-        for model in [lock.find(wanted_id) for wanted_id in wanted] if wanted else lock.models:
-            locked = _lock_one(workspace, model, named=bool(wanted), upgrade=upgrade)
-            if locked != model:
-                changed.append(str(locked.id))
-                lock = lock.with_model(locked)
-                workspace.save(lock)
-        workspace.save(lock)
+        workspace.save(workspace.load())  # in canonical form
     return tuple(changed)
+
+
+def _put(workspace: Workspace, before: LockedModel, after: LockedModel) -> None:
+    """Save one model that was resolved, unless somebody has changed it meanwhile; what else was changed stays."""
+    with workspace.editing():
+        lock = workspace.load()
+        if before not in lock.models:
+            raise LockError(f"{before.id} was changed in {workspace.path.name} while it was resolved", hint="bake lock")
+        workspace.save(lock.with_model(after))
 
 
 def check_lock(workspace: Workspace, wanted: Sequence[ModelId] = ()) -> tuple[str, ...]:
@@ -184,19 +200,26 @@ def _lock_one(workspace: Workspace, model: LockedModel, *, named: bool, upgrade:
             hint="a changed model is a new version: bake add NAME@NEW_VERSION SOURCE; to give this version up instead: "
             f"bake lock --upgrade {model.id}",
         )
-    return replace(found, license=found.license or model.license, comment=model.comment)
+    kept = found if found.layers else replace(found, packer=model.packer, layers=model.layers)
+    return replace(kept, license=found.license or model.license, comment=model.comment)
 
 
-def _lock_bases(workspace: Workspace, lock: Lock) -> Lock:
+def _lock_bases(workspace: Workspace, lock: Lock) -> list[str]:
+    """Resolve and save bases that have no digest; returns the names of those that have one now."""
+    changed = []
     for base in [base for base in lock.bases if base.digest is None]:
-        if (digest := find_digest(workspace, base)) is not None:
-            lock = lock.with_base(replace(base, digest=digest))
-        else:
+        if (digest := find_digest(workspace, base)) is None:
             workspace.progress.warn(
                 f"base {base.name}: cannot tell what {base.image} is now; with Docker and its buildx here `bake lock` "
                 f'asks the registry, or write digest = "sha256:…" below [base.{base.name}]'
             )
-    return lock
+            continue
+        with workspace.editing():
+            fresh = workspace.load()
+            if base in fresh.bases:
+                workspace.save(fresh.with_base(replace(base, digest=digest)))
+        changed.append(f"base {base.name}")
+    return changed
 
 
 def _revision(text: str, source: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from bake.api.building import Output
+from bake.api.workspace import shown_path
 from bake.daemon import Daemon, may_answer
 from bake.errors import DaemonError, UsageError
 
@@ -15,6 +17,22 @@ if TYPE_CHECKING:
     from bake.lock import ModelId
 
 _NAME = re.compile(r"[a-z0-9][a-zA-Z0-9._:/-]*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Where an image goes: `oci` and a folder, or `docker` and a name with a tag."""
+
+    kind: Literal["oci", "docker"]
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.place}"
+
+    @property
+    def shown(self) -> str:
+        """As a person would type it here."""
+        return f"oci:{shown_path(Path(self.place))}" if self.kind == "oci" else str(self)
 
 
 def choose_output(workspace: Workspace, model: ModelId, text: str | None) -> Output:

@@ -6,17 +6,20 @@ What is there already is not read.
 from __future__ import annotations
 
 import contextlib
+import tarfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from bake import disk, layer
 from bake.api.fetching import needs_fetching, open_source
 from bake.api.workers import Workers, results
+from bake.digest import stream_digest
 from bake.errors import OutputError
 from bake.units import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from bake.api.workspace import Workspace
     from bake.digest import Digest
@@ -52,18 +55,36 @@ def pack_all(workspace: Workspace, image_plan: ImagePlan, layout: Layout) -> lis
 def find_layer(workspace: Workspace, item: LayerPlan, layout: Layout, *, read: bool = True) -> Digest | None:
     """The diff_id of a layer that need not be packed: it lies in the layout or in the store, proven.
 
-    With `read`, a blob of the layout that this machine has not proven yet is read once, to prove it. Where the lock
-    names another diff_id than the one that these files are known to give, the layer must be packed, to tell which is
-    wrong.
+    With `read`, a blob that this machine does not know yet is read once, to prove it. Where the lock names another
+    diff_id than the one that these files give, the layer must be packed, to tell which is wrong.
     """
     remembered = workspace.store.diff_id(item.key)
     diff_id = item.diff_id or remembered
     if diff_id is None or (remembered or diff_id) != diff_id:
         return None
-    if workspace.store.layer(diff_id, size=item.size) or _is_in(workspace, item, layout, diff_id):
-        return diff_id
-    readable = read and layout.size(diff_id) == item.size
-    return diff_id if readable and workspace.store.check(layout.blob(diff_id), diff_id) else None
+    path = workspace.store.layer(diff_id, size=item.size)
+    if path is None and layout.size(diff_id) == item.size:
+        blob = layout.blob(diff_id)
+        proven = workspace.store.check(blob, diff_id) if read else workspace.store.is_proven(blob, diff_id)
+        path = blob if proven else None
+    if path is None or (read and remembered is None and not _holds(path, item)):
+        return None
+    if read and remembered is None:
+        workspace.store.remember_diff_id(item.key, diff_id)
+    return diff_id
+
+
+def _holds(path: Path, item: LayerPlan) -> bool:
+    """Whether a layer's tar holds exactly the planned files, by their own sha256s: the lock's word is not enough."""
+    wanted = {item.target(file): file for file in item.files}
+    with tarfile.open(path, mode="r:") as archive:
+        for info in archive:
+            if info.isdir():
+                continue
+            file, stream = wanted.pop(info.name, None), archive.extractfile(info)
+            if file is None or stream is None or stream_digest(cast("BinaryIO", stream)) != (file.digest, file.size):
+                return False
+    return not wanted
 
 
 def bytes_to_fetch(workspace: Workspace, models: dict[ModelId, LockedModel], layers: Sequence[LayerPlan]) -> int:
@@ -89,11 +110,11 @@ def _take(workspace: Workspace, item: LayerPlan, layout: Layout, diff_id: Digest
 def _pack_absent(
     workspace: Workspace, image_plan: ImagePlan, absent: Sequence[LayerPlan], layout: Layout
 ) -> dict[Digest, Digest]:
-    _check_space(absent, layout)
     models = {planned.model.id: planned.model for planned in image_plan.models}
+    to_fetch = bytes_to_fetch(workspace, models, absent)
+    _check_space(workspace, absent, layout, to_fetch=to_fetch)
     size = sum(file.size for item in absent for file in item.files)
     with contextlib.ExitStack() as stack:
-        to_fetch = bytes_to_fetch(workspace, models, absent)
         fetching = stack.enter_context(workspace.progress.task(f"{image_plan.id}: fetching", to_fetch))
         packing = stack.enter_context(workspace.progress.task(f"{image_plan.id}: packing", size))
         workers = stack.enter_context(Workers())
@@ -127,10 +148,17 @@ def _pack_one(
     return diff_id
 
 
-def _check_space(absent: Sequence[LayerPlan], layout: Layout) -> None:
-    needed = sum(item.size for item in absent)
-    if needed > (free := disk.free_bytes(layout.path)):
-        raise OutputError(
-            f"no space to write {layout.path}: {size_text(needed)} needed, {size_text(free)} free",
-            hint="free some, or name another place with --to oci:PATH; bake cache prune empties the store",
-        )
+def _check_space(workspace: Workspace, absent: Sequence[LayerPlan], layout: Layout, *, to_fetch: int) -> None:
+    """Raise OutputError where it is plain beforehand that something will not fit: fetched files stay in the store."""
+    needs = {layout.path: sum(item.size for item in absent), workspace.store.root: to_fetch}
+    by_device: dict[int, tuple[Path, int]] = {}
+    for path, needed in needs.items():
+        device = disk.device(path)
+        first, before = by_device.get(device, (path, 0))
+        by_device[device] = first, before + needed
+    for path, needed in by_device.values():
+        if needed > (free := disk.free_bytes(path)):
+            raise OutputError(
+                f"no space to write {path}: {size_text(needed)} needed, {size_text(free)} free",
+                hint="free some, or name another place with --to oci:PATH; bake cache prune empties the store",
+            )

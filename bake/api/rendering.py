@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import bake
-from bake import disk, plan, render
+from bake import disk, hub, plan, render
 from bake.api import contents
 from bake.api.wheels import requirements
-from bake.errors import OutputError
+from bake.errors import OutputError, UsageError
 from bake.layer import File, Link
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from bake.plan import ImagePlan
 
 DOCKERFILE = "Dockerfile"
+_MARK = "# Rendered by bake "
 BAKE_FILE = "docker-bake.json"
-_HUB = "https://huggingface.co"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def render_plan(workspace: Workspace, image_plan: ImagePlan, *, base_layers: int
     if image_plan.base and image_plan.base.wheels:
         files["requirements.txt"] = requirements(image_plan.base.wheels).encode()
     rendering = render.Rendering(
-        endpoint=endpoint(),
+        endpoint=hub.endpoint(),
         entrypoint=contents.ENTRYPOINT,
         command=contents.COMMAND,
         program=[path for path in files if "/" in path],
@@ -68,7 +68,7 @@ def render_plan(workspace: Workspace, image_plan: ImagePlan, *, base_layers: int
         dockerfile=render.render(image_plan, _template(), rendering),
         files=files,
         links=links,
-        contexts={name: str(workspace.source_folder(model)) for name, model in folders.items()},
+        contexts={name: str(workspace.source_folder(model).absolute()) for name, model in folders.items()},
         secret_id=render.secret_id(rendering.endpoint),
         gated=gated,
     )
@@ -77,9 +77,12 @@ def render_plan(workspace: Workspace, image_plan: ImagePlan, *, base_layers: int
 def write_rendered(rendered: Rendered, folder: Path) -> None:
     """Write a Dockerfile and its context into a folder. Raises OutputError where that holds anything else."""
     with disk.writing(folder):
-        if folder.exists() and any(folder.iterdir()) and not (folder / DOCKERFILE).is_file():
-            raise OutputError(f"{folder} exists and holds no {DOCKERFILE}", hint="give another folder, or remove it")
-        shutil.rmtree(folder / "opt", ignore_errors=True)  # what an older bake wrote there
+        if folder.exists() and any(folder.iterdir()) and not _is_ours(folder):
+            raise OutputError(
+                f"{folder} exists and holds no {DOCKERFILE} that bake rendered",
+                hint="give another folder, or remove it",
+            )
+        shutil.rmtree(folder / contents.ROOT, ignore_errors=True)  # what an older bake wrote there
         for path, target in rendered.links.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).unlink(missing_ok=True)
@@ -89,6 +92,11 @@ def write_rendered(rendered: Rendered, folder: Path) -> None:
     disk.write(folder / DOCKERFILE, rendered.dockerfile.encode())
 
 
+def _is_ours(folder: Path) -> bool:
+    dockerfile = folder / DOCKERFILE
+    return dockerfile.is_file() and _MARK in dockerfile.read_text(encoding="utf-8", errors="replace")
+
+
 def write_renderings(rendered: Sequence[Rendered], folder: Path | None, *, form: str) -> str:
     """Write what was rendered into a folder, if there is one; returns the Dockerfile's text, or the Bake file's."""
     if form == "dockerfile":
@@ -96,7 +104,7 @@ def write_renderings(rendered: Sequence[Rendered], folder: Path | None, *, form:
         if folder is not None:
             write_rendered(item, folder)
         return item.dockerfile
-    text = json.dumps(bake_file(rendered), indent=2) + "\n"
+    text = json.dumps(bake_file(rendered, folder or Path()), indent=2) + "\n"
     if folder is not None:
         for item in rendered:
             write_rendered(item, folder / folder_name(item.id))
@@ -104,9 +112,14 @@ def write_renderings(rendered: Sequence[Rendered], folder: Path | None, *, form:
     return text
 
 
-def bake_file(rendered: Sequence[Rendered]) -> dict[str, Any]:
+def bake_file(rendered: Sequence[Rendered], folder: Path) -> dict[str, Any]:
     """A docker-bake.json of some models, each with its context in a folder of its own (Bake file reference)."""
-    targets = {_target(item.id): _target_document(item) for item in rendered}
+    targets = {_target(item.id): _target_document(item, folder) for item in rendered}
+    if len(targets) < len(rendered) or len({folder_name(item.id) for item in rendered}) < len(rendered):
+        names = ", ".join(str(item.id) for item in rendered)
+        raise UsageError(
+            f"two of {names} would have one name in a Bake file", hint="render them into folders of their own"
+        )
     return {"group": {"default": {"targets": list(targets)}}, "target": targets}
 
 
@@ -114,22 +127,22 @@ def folder_name(model: ModelId) -> str:
     return f"{model.name}-{model.version}"
 
 
-def endpoint() -> str:
-    """The Hub's address, `HF_ENDPOINT` or the public one."""
-    return (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
-
-
 def _target(model: ModelId) -> str:
     return f"{model.name}_{model.version}".replace(".", "_")
 
 
-def _target_document(item: Rendered) -> dict[str, Any]:
+def _target_document(item: Rendered, folder: Path) -> dict[str, Any]:
     document: dict[str, Any] = {"context": folder_name(item.id), "tags": [f"{item.id.name}:{item.id.version}"]}
     if item.contexts:
-        document["contexts"] = item.contexts
+        document["contexts"] = {name: _literal(os.path.relpath(place, folder)) for name, place in item.contexts.items()}
     if item.gated:
         document["secret"] = [f"id={item.secret_id},env=HF_TOKEN"]
     return document
+
+
+def _literal(text: str) -> str:
+    """A text in a Bake file, in which `${` and `%{` begin an expression (HCL, "Template Literals")."""
+    return text.replace("${", "$${").replace("%{", "%%{")
 
 
 def _template() -> str:

@@ -61,7 +61,8 @@ def with_known_layers(store: Store, model: LockedModel) -> LockedModel:
 def _resolve_hub(workspace: Workspace, model: LockedModel, *, commit: str | None) -> LockedModel:
     if workspace.offline:
         raise NetworkError(f"{model.id}: resolving {model.source} needs the network, and --offline allows none")
-    snapshot = hub.resolve(model.source.removeprefix("hf://"), commit or model.revision)
+    patience = replace(hub.Patience.from_environment(), tell=workspace.progress.note)
+    snapshot = hub.resolve(model.source.removeprefix("hf://"), commit or model.revision, patience=patience)
     chosen = _choose(model, snapshot.listing)
     snapshot.check(chosen.kept)
     unknown = [file for file in chosen.kept if file.digest is None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from bake.api.workspace import Workspace
 
 DATA = "/data"
-_TAIL = 40
+_TAIL = 4096
 _ENGINE_FAULT = frozenset({125, 126, 127})
 """What docker run exits with where the container was not started (docker run, "Exit status")."""
 
@@ -57,6 +58,7 @@ class Run:
     output: Path | None = None
     shm_size: str = "10g"
     name: str | None = None
+    interactive: bool = False
     words: tuple[str, ...] = ()
     limits: bool = True
 
@@ -79,6 +81,7 @@ def run_command(run: Run) -> list[str]:
     words = ["docker", "run", "--rm", "--init", "--pull", "never", f"--shm-size={run.shm_size}"]
     words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864"] if run.limits else []
     words += [] if run.gpus == "none" else ["--gpus", run.gpus]
+    words += ["-it"] if run.interactive else []
     words += ["--name", run.name] if run.name else []
     words += _mount(run.data, DATA, read_only=True) if run.data else []
     words += _mount(run.output, WORKDIR, read_only=False) if run.output else []
@@ -87,7 +90,7 @@ def run_command(run: Run) -> list[str]:
 
 def run(container: Run) -> int:
     """Start a container and wait for it; returns its exit code. Raises DaemonError where Docker could not start it."""
-    docker = buildx.docker_command()
+    docker = buildx.docker_command(plugin=False)
     code, tail = _start([docker, *run_command(container)[1:]])
     if code in _ENGINE_FAULT and container.limits and _NO_LIMITS.search(tail):
         sys.stderr.write("warning: Docker may not raise limits here, as where it is rootless; starting without them\n")
@@ -99,16 +102,17 @@ def run(container: Run) -> int:
 
 def _start(command: list[str]) -> tuple[int, str]:
     """Run a command with this process's own stdin and stdout; its exit code, and the end of what it said on stderr."""
-    tail: list[str] = []
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as started:
+    tail = b""
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as started:
         try:
-            for line in started.stderr or ():
-                tail = [*tail[-_TAIL:], line]
-                sys.stderr.write(line)
+            while started.stderr and (part := os.read(started.stderr.fileno(), _TAIL)):
+                tail = (tail + part)[-_TAIL:]
+                sys.stderr.buffer.write(part)  # as it comes: progress bars draw with what is not yet a line
+                sys.stderr.flush()
         except KeyboardInterrupt:  # docker has had it too, and passes it on
             started.wait()
             raise
-    return started.returncode, "".join(tail)
+    return started.returncode, tail.decode(errors="replace")
 
 
 def _mount(folder: Path, target: str, *, read_only: bool) -> list[str]:

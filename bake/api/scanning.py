@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bake import hub
 from bake.digest import CHUNK
 from bake.errors import CheckFailed
 from bake.scan import Scanner, holds_token
@@ -16,26 +16,28 @@ if TYPE_CHECKING:
     from bake.digest import Digest
     from bake.image import Blobs, Image
 
+_SHORTEST = 8
+"""Characters of what can be a token; what is shorter (`none`, `test`) stands for none."""
+
 _VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 _HINT = "a token in an image is everybody's who can pull it: revoke it, find where it came from, and build again"
 
 
 def known_tokens() -> tuple[str, ...]:
     """The Hub tokens of this user: from the environment and from the login file."""
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    stored = Path(os.environ.get("HF_TOKEN_PATH") or home / "token")
+    stored = hub.token_file()
     try:
-        text = stored.read_text(encoding="utf-8", errors="replace")
+        text = stored.read_text(encoding="utf-8", errors="replace") if stored else ""
     except OSError:
         text = ""
-    found = [os.environ.get(variable, "") for variable in _VARIABLES] + [text]
-    return tuple(dict.fromkeys(token.strip() for token in found if token.strip()))
+    found = [token.strip() for token in (*(os.environ.get(variable, "") for variable in _VARIABLES), text)]
+    return tuple(dict.fromkeys(token for token in found if len(token) >= _SHORTEST))
 
 
 def refuse_tokens(image: Image, blobs: Blobs, *, proven: Collection[Digest]) -> None:
-    """Search an image's config, with its history, its manifest, and every layer that the lock does not prove.
+    """Search an image's config, with its history, its manifest, and every layer but those that are `proven`.
 
-    A weight layer is the locked bytes and nothing else, so it holds no token of this build. Raises CheckFailed.
+    These are the base's, and layers of weights alone, which are the locked bytes and nothing else. Raises CheckFailed.
     """
     documents = {"config and history": image.config.dumps(), "manifest": image.manifest.dumps()}
     refuse_tokens_in(documents.items())

@@ -54,13 +54,14 @@ class VerifiedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What a verification found. `image_faults` are those of the image around the models."""
+    """What a verification found. `image_faults` are those of the image around the models; `altered` names layers."""
 
     target: str
     level: Level
     seconds: float
     models: tuple[VerifiedModel, ...]
     image_faults: tuple[str, ...] = ()
+    altered: tuple[Digest, ...] = ()
 
     @property
     def fault_count(self) -> int:
@@ -91,7 +92,10 @@ def verify_target(workspace: Workspace, target: str, *, level: Level, against: M
     model = _model_id(target)
     path = workspace.default_output(workspace.load().find(model).id)
     if not path.exists():
-        raise ImageError(f"{model} is not built: no {workspace.shown(path)}", hint=f"bake build {model}")
+        raise ImageError(
+            f"{model} is not in a folder: no {workspace.shown(path)}",
+            hint=f"bake build {model} --to oci; or in Docker: bake run {model} --gpus none -- verify --level full",
+        )
     return _verify_layout(workspace, str(path), level=level, against=against or model)
 
 
@@ -104,12 +108,16 @@ def verify_image(
     level: Level = "quick",
     advance: Advance = lambda _: None,
 ) -> Verified:
-    """Verify an image: its documents, its blobs, and every model in it against the image's own record."""
+    """Verify an image: its documents, its blobs, and every model in it against the image's own record.
+
+    `full` hashes every layer; `quick` looks into bake's own, and at the sizes of the base's.
+    """
     start = time.monotonic()
-    own_layers = image.manifest.layers[_base_layers(image) :]
-    faults = [*validate(image, blobs), *(_altered_blobs(own_layers, blobs, advance) if level == "full" else ())]
+    read = image.manifest.layers[0 if level == "full" else _base_layers(image) :]
+    altered = _altered_blobs(read, blobs, advance) if level == "full" else {}
+    faults = [*validate(image, blobs), *(_altered(layer, found) for layer, found in altered.items())]
     rootfs = RootFS(blobs)
-    for layer in own_layers:
+    for layer in read:
         try:
             rootfs.apply(layer)
         except ImageError as error:
@@ -131,6 +139,7 @@ def verify_image(
         seconds=time.monotonic() - start,
         models=tuple(models),
         image_faults=tuple(dict.fromkeys(faults)),
+        altered=tuple(altered),
     )
 
 
@@ -149,20 +158,25 @@ def _environment_faults(image: Image, record: Record) -> Iterator[str]:
 
 
 def _verify_layout(workspace: Workspace, place: str, *, level: Level, against: ModelId | None) -> Verified:
-    path, _, digest = place.partition("@")
+    path, at, digest = place.rpartition("@sha256:")
+    path, digest = (path, f"sha256:{digest}") if at else (place, "")
     layout = Layout(Path(path))
     image = layout.image(digest=_digest(digest) if digest else None)
     expected = plan.plan_image(workspace.load(), against).record if against else None
     size = sum(layer.size for layer in image.manifest.layers)
-    with _hashing(workspace, f"verifying {path}", 2 * size if level == "full" else 0) as advance:
-        return verify_image(image, layout, target=f"oci:{path}", expected=expected, level=level, advance=advance)
+    size += sum(file.size for file in expected.models[0].files) if expected else size
+    with workspace.progress.task(f"verifying {path}", size if level == "full" else 0) as advance:
+        verified = verify_image(image, layout, target=f"oci:{path}", expected=expected, level=level, advance=advance)
+    for layer in verified.altered:  # so that the next build does not take it for what it was
+        workspace.store.forget(layout.blob(layer))
+    return verified
 
 
 def _verify_folder(workspace: Workspace, folder: Path, *, level: Level, against: ModelId | None) -> Verified:
     start = time.monotonic()
     cases = list(_folder_cases(workspace, folder, against=against))
     size = sum(file.size for model, _, _ in cases if model for file in model.files)
-    with _hashing(workspace, f"verifying {folder}", size if level == "full" else 0) as advance:
+    with workspace.progress.task(f"verifying {folder}", size if level == "full" else 0) as advance:
         models = tuple(
             _verify_model(model, FolderTree(place), level=level, against=source, folder=str(place), advance=advance)
             for model, place, source in cases
@@ -254,26 +268,22 @@ def _interruptible(work: Callable[[Advance], tuple[Fault, ...]], advance: Advanc
     return faults
 
 
-def _altered_blobs(layers: tuple[Descriptor, ...], blobs: Blobs, advance: Advance) -> list[str]:
-    """Layers whose bytes are not those of their digest, in words."""
+def _altered_blobs(layers: tuple[Descriptor, ...], blobs: Blobs, advance: Advance) -> dict[Digest, Digest]:
+    """Layers whose bytes are not those of their digest, with the digest that the bytes have."""
     present = [layer for layer in layers if blobs.size(layer.digest) is not None]
     with Workers() as workers:
         watched = workers.watch(advance)
         found = results(workers.compute(_blob_digest, layer, blobs, watched) for layer in present)
-    return [
-        f"layer {layer.digest} is altered: its bytes have the digest {digest}"
-        for layer, digest in zip(present, found, strict=True)
-        if digest != layer.digest
-    ]
+    return {layer.digest: digest for layer, digest in zip(present, found, strict=True) if digest != layer.digest}
+
+
+def _altered(layer: Digest, found: Digest) -> str:
+    return f"layer {layer} is altered: its bytes have the digest {found}; the next build writes it anew"
 
 
 def _blob_digest(layer: Descriptor, blobs: Blobs, advance: Advance) -> Digest:
     with blobs.open(layer.digest) as stream:
         return stream_digest(stream, advance=advance)[0]
-
-
-def _hashing(workspace: Workspace, label: str, size: int) -> contextlib.AbstractContextManager[Advance]:
-    return workspace.progress.task(label, size)
 
 
 def _recorded(lock: Lock, model: ModelId) -> RecordedModel:

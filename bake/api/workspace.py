@@ -14,6 +14,7 @@ from bake.errors import LockError, OutputError, SourceError
 from bake.lock import FORMAT, Lock
 from bake.lock.dump import dumps
 from bake.lock.parse import parse
+from bake.scan import holds_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +53,22 @@ class Workspace:
 
     def load(self) -> Lock:
         """Read the lock. Raises LockError."""
-        lock = parse(self._text(), where=self.path.name)
+        text = self._text()
+        if (
+            line := next(
+                (
+                    number
+                    for number, line in enumerate(text.split("\n"), 1)
+                    if "hf_" in line and holds_token(line.encode())
+                ),
+                None,
+            )
+        ) is not None:
+            raise LockError(
+                f"{self.path.name}: line {line} holds what looks like an access token of the Hub",
+                hint="revoke it, and delete it here and in the file's history; bake takes HF_TOKEN or `hf auth login`",
+            )
+        lock = parse(text, where=self.path.name)
         if lock.format > FORMAT:
             self.progress.warn(
                 f"{self.path.name} has format {_version(lock)}, newer than this bake; it reads what it knows of it"
@@ -107,9 +123,7 @@ class Workspace:
         return self.folder / "dist" / f"{model.name}-{model.version}"
 
     def shown(self, path: Path) -> str:
-        """A path as a person would type it here."""
-        relative = os.path.relpath(path)
-        return str(path) if relative.startswith("../..") else relative
+        return shown_path(path)
 
     def _text(self) -> str:
         try:
@@ -120,6 +134,12 @@ class Workspace:
             raise LockError(f"{self.path.name}: expected UTF-8, found byte {error.object[error.start]:#x}") from error
         except OSError as error:
             raise LockError(f"cannot read {self.path}: {error.strerror}") from error
+
+
+def shown_path(path: Path) -> str:
+    """A path as a person would type it here."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("../..") else relative
 
 
 def find_lock(start: Path) -> Path:

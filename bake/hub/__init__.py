@@ -18,7 +18,7 @@ from bake.errors import SourceError
 from bake.hub.body import gather, prove_git_blob, read_body
 from bake.hub.refusal import TransientError, not_the_hub
 from bake.hub.request import Attempts, Patience, exchange, fetch_json
-from bake.hub.settings import cache_folder, library
+from bake.hub.settings import cache_folder, endpoint, library, token_file
 from bake.hub.target import Target, api_target, file_target, is_commit
 from bake.select import check_path
 from bake.snapshot import SourceFile
@@ -26,7 +26,7 @@ from bake.snapshot import SourceFile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["HubSnapshot", "Patience", "resolve"]
+__all__ = ["HubSnapshot", "Patience", "endpoint", "resolve", "token_file"]
 
 _REPO_ID = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 

@@ -37,6 +37,7 @@ class Patience:
     base: float = 1.0
     longest: float = 330.0
     sleep: Callable[[float], object] = time.sleep
+    tell: Callable[[str], object] = _log.info
 
     @classmethod
     def from_environment(cls) -> Patience:
@@ -67,7 +68,7 @@ class Attempts:
             raise NetworkError(f"{self.label}: {error} ({self.failures} tries)", hint=error.hint) from error
         if wait > self.patience.longest:
             raise NetworkError(f"{self.label}: {error}, and asks to wait {wait:.0f} s", hint=error.hint) from error
-        _log.info("%s: %s; next try in %.1f s", self.label, error, wait)
+        self.patience.tell(f"{self.label}: {error}; next try in {wait:.1f} s")
         return wait
 
 

@@ -37,8 +37,11 @@ def endpoint() -> str:
     try:
         parts = urlsplit(found)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        secret = parts.username is not None or parts.password is not None
     except ValueError:
-        usable = False
+        usable, secret = False, False
+    if secret:
+        raise UsageError("HF_ENDPOINT holds a name or a password", hint="log in with `hf auth login`, or set HF_TOKEN")
     if not usable:
         raise UsageError("HF_ENDPOINT is not an http or https address", hint="the default is https://huggingface.co")
     return found
@@ -58,10 +61,29 @@ def cache_folder() -> str | None:
 
 
 def timeout() -> float:
-    """Seconds to wait for a connection, and for the next bytes of a body."""
-    return float(os.environ.get("HF_HUB_DOWNLOAD_TIMEOUT") or 10)
+    """Seconds to wait for a connection, and for the next bytes of a body. Raises UsageError."""
+    return _seconds("HF_HUB_DOWNLOAD_TIMEOUT", default=10)
 
 
 def backoff() -> float:
-    """Seconds before the first retry."""
-    return float(os.environ.get("BAKE_HUB_BACKOFF") or 1)
+    """Seconds before the first retry. Raises UsageError."""
+    return _seconds("BAKE_HUB_BACKOFF", default=1)
+
+
+def token_file() -> Path | None:
+    """Where `hf auth login` keeps the token (huggingface_hub, "Environment variables"); None without a home folder."""
+    if own := os.environ.get("HF_TOKEN_PATH"):
+        return Path(own).expanduser()
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return Path(os.environ.get("HF_HOME") or cache / "huggingface").expanduser() / "token"
+    except RuntimeError:
+        return None
+
+
+def _seconds(variable: str, *, default: float) -> float:
+    text = os.environ.get(variable) or str(default)
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{variable}: expected a number of seconds, found {text!r}") from None

@@ -35,7 +35,12 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _VERSION = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 _WHEEL_NAME = re.compile(r"[A-Za-z0-9]+(?:[._-]+[A-Za-z0-9]+)*")
 _WHEEL_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*")
-_IMAGE = re.compile(r"[^\x00-\x1f\x7f-\x9f\s](?:[^\x00-\x1f\x7f-\x9f]*[^\x00-\x1f\x7f-\x9f\s])?")
+_PATH_IMAGE = re.compile(r"oci:[^\x00-\x1f\x7f-\x9f\s](?:[^\x00-\x1f\x7f-\x9f]*[^\x00-\x1f\x7f-\x9f\s])?")
+_REFERENCE = re.compile(
+    r"(?:docker:)?[A-Za-z0-9][A-Za-z0-9._-]*(?::\d+(?=/))?(?:/[a-z0-9][a-z0-9._-]*)*(?::\w[\w.-]{0,127})?"
+    r"(?:@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
 
 _BASE_KEYS = ("image", "digest", "verl", "wheels")
 _MODEL_KEYS = (
@@ -191,8 +196,11 @@ def _commit(text: str) -> str:
 
 
 def _image(text: str) -> str:
-    if not _IMAGE.fullmatch(text):
-        raise ValueError(f"expected a reference of a registry, or oci:PATH (relative to the lock), found {shown(text)}")
+    if not (_PATH_IMAGE.fullmatch(text) if text.startswith("oci:") else _REFERENCE.fullmatch(text)):
+        raise ValueError(
+            "expected a reference of a registry (HOST/NAME:TAG), docker:NAME:TAG in the daemon, or oci:PATH relative "
+            f"to the lock, found {shown(text)}"
+        )
     return text
 
 

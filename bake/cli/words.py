@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,6 +118,12 @@ class Group(click.Group):
 
 
 def _merge(context: click.Context) -> None:
-    before = context.find_object(Settings) or Settings()
+    before = context.find_object(Settings)
     said = {name: context.params.pop(name, None) for name in _COMMON}
-    context.obj = replace(before, **{name: value for name, value in said.items() if value})
+    typed = {name: value for name, value in said.items() if value and (before is None or _is_typed(context, name))}
+    context.obj = replace(before or Settings(), **typed)
+
+
+def _is_typed(context: click.Context, name: str) -> bool:
+    """Whether an option stands on the command line here: what the environment says was taken before the command."""
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
