@@ -97,10 +97,14 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a layer that is made in memory."""
+    """A file of a layer that is made in memory; `read` gives its bytes when they are due."""
 
     path: str
-    content: bytes
+    read: Callable[[], bytes]
+
+    @classmethod
+    def of(cls, path: str, content: bytes) -> File:
+        return cls(path, lambda: content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +116,21 @@ class Link:
 
 
 def pack_entries(entries: Sequence[Directory | File | Link]) -> bytes:
-    """A small layer in memory, in the same form as any other; parent directories are added where none is given."""
+    """A small layer in memory."""
+    return b"".join(stream_entries(entries))
+
+
+def stream_entries(entries: Sequence[Directory | File | Link]) -> Iterator[bytes]:
+    """A layer of entries, in the same form as any other, with one file in memory at a time.
+
+    Parent directories are added where none is given.
+    """
     given = {entry.path: entry for entry in entries}
     above = {folder: Directory(folder) for entry in entries for folder in tar.parents(entry.path)}
     members = above | given
-    return b"".join(_entry(members[path]) for path in sorted(members, key=tar.tree_order)) + tar.TRAILER
+    for path in sorted(members, key=tar.tree_order):
+        yield _entry(members[path])
+    yield tar.TRAILER
 
 
 def _entry(entry: Directory | File | Link) -> bytes:
@@ -125,7 +139,8 @@ def _entry(entry: Directory | File | Link) -> bytes:
             return tar.directory_header(path, mode=mode)
         case Link(path, target):
             return tar.link_header(path, target)
-        case File(path, content):
+        case File(path, read):
+            content = read()
             return tar.file_header(path, size=len(content)) + content + bytes(tar.padding(len(content)))
 
 

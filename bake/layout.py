@@ -7,6 +7,7 @@ before, or a folder with no index, which is no image.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import tempfile
@@ -31,7 +32,7 @@ from bake.image import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 REF_NAME = "org.opencontainers.image.ref.name"
 CONTAINERD_NAME = "io.containerd.image.name"
@@ -212,6 +213,19 @@ class Layout:
             writer.write(content)
             writer.commit(digest)
         return Descriptor(media_type=media_type, digest=digest, size=len(content))
+
+    def add_all(self, chunks: Iterable[bytes], *, media_type: str) -> Descriptor:
+        """Write a blob as it comes; its digest is computed on the way."""
+        hasher = hashlib.sha256()
+        size = 0
+        with self.writer() as writer:
+            for chunk in chunks:
+                hasher.update(chunk)
+                writer.write(chunk)
+                size += len(chunk)
+            digest = Digest(hasher.hexdigest())
+            writer.commit(digest)
+        return Descriptor(media_type=media_type, digest=digest, size=size)
 
     def take(self, source: Path, digest: Digest) -> None:
         """Take a proven blob in: a second name where the file system allows one, else a copy."""

@@ -15,19 +15,25 @@ _OVERLAP = 512
 
 
 class Scanner:
-    """Looks for tokens in a stream, chunk by chunk, also where one lies across two chunks."""
+    """Looks for tokens in a stream, chunk by chunk, also where one lies across two chunks.
 
-    def __init__(self, tokens: Collection[str] = ()) -> None:
+    Without `shaped`, the known tokens alone are looked for: public files may hold what only looks like one.
+    """
+
+    def __init__(self, tokens: Collection[str] = (), *, shaped: bool = True) -> None:
         self._tokens = [token.encode() for token in tokens]
+        self._shaped = shaped
         self._last = b""
         self.found = False
 
     def show(self, content: bytes) -> None:
         window = self._last + content
-        self.found = self.found or holds_token(window, self._tokens)
+        self.found = self.found or holds_token(window, self._tokens, shaped=self._shaped)
         self._last = window[-_OVERLAP:]
 
 
-def holds_token(content: bytes, tokens: Collection[bytes] = ()) -> bool:
+def holds_token(content: bytes, tokens: Collection[bytes] = (), *, shaped: bool = True) -> bool:
     """Whether bytes hold one of some tokens, or anything shaped like an access token of the Hub."""
-    return any(token in content for token in tokens) or (_START in content and _SHAPE.search(content) is not None)
+    if any(token in content for token in tokens):
+        return True
+    return shaped and _START in content and _SHAPE.search(content) is not None

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ONE, TWO = Digest.of(b"1"), Digest.of(b"2")
-TAR = pack_entries([File("etc/base", b"base")])
-OWN = pack_entries([File("opt/models/tiny/config.json", b"{}")])
+TAR = pack_entries([File.of("etc/base", b"base")])
+OWN = pack_entries([File.of("opt/models/tiny/config.json", b"{}")])
 
 BASE_CONFIG = {
     "os": "linux",

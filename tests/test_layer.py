@@ -252,19 +252,21 @@ def test_a_layer_of_two_files_cannot_pass_by() -> None:
 
 
 def test_entries_are_sorted_and_their_folders_added() -> None:
-    tar = pack_entries([File("opt/bake/z.py", b"z"), Link("models", "opt/models/tiny"), File("opt/bake/a/b.py", b"b")])
+    tar = pack_entries(
+        [File.of("opt/bake/z.py", b"z"), Link("models", "opt/models/tiny"), File.of("opt/bake/a/b.py", b"b")]
+    )
 
     assert names(tar) == ["models", "opt", "opt/bake", "opt/bake/a", "opt/bake/a/b.py", "opt/bake/z.py"]
 
 
 def test_a_folder_that_is_given_keeps_its_mode() -> None:
-    tar = pack_entries([File("outputs/a", b""), Directory("outputs", mode=0o1777)])
+    tar = pack_entries([File.of("outputs/a", b""), Directory("outputs", mode=0o1777)])
 
     with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
         assert [(info.name, info.mode) for info in archive] == [("outputs", 0o1777), ("outputs/a", 0o444)]
 
 
 def test_entries_have_the_bytes_that_a_plan_has() -> None:
-    entries = [File(f"opt/models/tiny/{path}", content) for path, content in FILES.items()]
+    entries = [File.of(f"opt/models/tiny/{path}", content) for path, content in FILES.items()]
 
     assert pack_entries(entries) == packed(layer_of(FILES), FILES)

@@ -51,7 +51,7 @@ def built(path: Path, *, version: str = "v1", files: dict[str, bytes] = FILES) -
 
 def tar_of_weights() -> bytes:
     name = "opt/models/tiny/model.safetensors"
-    return pack_entries([File(name, FILES["model.safetensors"])])
+    return pack_entries([File.of(name, FILES["model.safetensors"])])
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_the_index_names_the_image_for_every_tool(tmp_path: Path) -> None:
 
 def test_an_image_on_a_base_is_whole(tmp_path: Path) -> None:
     heap = Heap()
-    base = base_image(heap, tars=[pack_entries([File("etc/base", b"1")])], compress=True)
+    base = base_image(heap, tars=[pack_entries([File.of("etc/base", b"1")])], compress=True)
     (tmp_path / "config.json").write_bytes(b"{}")
     folder = FolderSnapshot(tmp_path)
 

@@ -107,7 +107,7 @@ def test_what_is_no_file_is_named_for_what_it_is() -> None:
 
 
 def test_a_file_is_listed_with_its_size_and_mode() -> None:
-    found = rootfs(pack_entries([File("m/a", b"123"), Directory("m/empty")]))
+    found = rootfs(pack_entries([File.of("m/a", b"123"), Directory("m/empty")]))
 
     assert found.tree("m").entries() == {"a": Entry(path="a", size=3, mode=0o444, kind="file")}
 
@@ -115,11 +115,11 @@ def test_a_file_is_listed_with_its_size_and_mode() -> None:
 def test_long_names_are_read() -> None:
     path = "m/" + "é" * 100 + "/" + "n" * 200
 
-    assert listed(rootfs(pack_entries([File(path, b"1")]))) == {path.removeprefix("m/"): b"1"}
+    assert listed(rootfs(pack_entries([File.of(path, b"1")]))) == {path.removeprefix("m/"): b"1"}
 
 
 def test_a_small_file_is_read_whole() -> None:
-    found = rootfs(pack_entries([File("opt/record.json", b"{}"), Link("models", "opt")]))
+    found = rootfs(pack_entries([File.of("opt/record.json", b"{}"), Link("models", "opt")]))
 
     assert (found.read("opt/record.json"), found.read("opt"), found.read("models"), found.read("none")) == (
         b"{}",
@@ -131,7 +131,7 @@ def test_a_small_file_is_read_whole() -> None:
 
 # --- layers that are not whole
 
-WHOLE = pack_entries([File("m/a", b"a" * 600), File("m/b", b"b" * 600)])
+WHOLE = pack_entries([File.of("m/a", b"a" * 600), File.of("m/b", b"b" * 600)])
 CUTS = {
     "in the trailer": WHOLE[:-1024],
     "in a header": WHOLE[: 512 + 512 + 1024 + 100],
@@ -185,7 +185,7 @@ def test_a_zstd_layer_is_refused() -> None:
 
 
 def test_ten_thousand_files_are_listed_at_once() -> None:
-    tar = pack_entries([File(f"m/{number % 100}/{number}", b"") for number in range(10_000)])
+    tar = pack_entries([File.of(f"m/{number % 100}/{number}", b"") for number in range(10_000)])
     start = time.monotonic()
 
     found = rootfs(tar, foreign_tar(("m/7/.wh.7", b"")))
@@ -199,7 +199,7 @@ def test_ten_thousand_files_are_listed_at_once() -> None:
 
 @pytest.fixture(params=[False, True], ids=["tar", "gzip"])
 def stream(request: pytest.FixtureRequest) -> io.RawIOBase:
-    found = rootfs(pack_entries([File("m/a", b"0123456789"), File("m/b", b"other")]), compress=request.param)
+    found = rootfs(pack_entries([File.of("m/a", b"0123456789"), File.of("m/b", b"other")]), compress=request.param)
     opened = found.tree("m").open("a")
     assert isinstance(opened, io.RawIOBase)
     return opened

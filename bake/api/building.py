@@ -19,7 +19,7 @@ from bake.api.verifying import refuse, verify_image
 from bake.api.wheels import wheels_layer
 from bake.errors import DaemonError, LockError, OutputError
 from bake.image import LAYER, AddedLayer, Descriptor, Image, append
-from bake.layer import pack_entries
+from bake.layer import stream_entries
 from bake.layout import Layout
 from bake.lock import LockedLayer
 from bake.store import building
@@ -127,8 +127,13 @@ def _make(workspace: Workspace, image_plan: ImagePlan, layout: Layout, *, daemon
     refuse(verify_image(image, blobs, target=f"{image_plan.id}, as packed", expected=image_plan.record))
     weights = [item for item in packed if all(plan.is_weights(file.path) for file in item.plan.files)]
     proven = {layer.digest for layer in below} | {item.digest for item in weights}
-    refuse_tokens(image, layout, proven=proven)
+    public = {item.digest for item in packed if from_hub(image_plan, item.plan.model)}
+    refuse_tokens(image, layout, proven=proven, public=public | ({wheels.descriptor.digest} if wheels else set()))
     return _Made(image=image, packed=packed, blobs=blobs, base_layers=len(below))
+
+
+def from_hub(image_plan: ImagePlan, model: ModelId) -> bool:
+    return any(item.model.id == model and item.model.source.startswith("hf://") for item in image_plan.models)
 
 
 @contextlib.contextmanager
@@ -200,7 +205,7 @@ def _built(
 def _assemble(
     image_plan: ImagePlan, base: Image | None, layout: Layout, packed: Sequence[Packed], *, wheels: AddedLayer | None
 ) -> Image:
-    last = layout.add(pack_entries(contents.image_entries(image_plan)), media_type=LAYER)
+    last = layout.add_all(stream_entries(contents.image_entries(image_plan)), media_type=LAYER)
     weights = [
         AddedLayer(
             descriptor=Descriptor(media_type=LAYER, digest=item.digest, size=item.plan.size),

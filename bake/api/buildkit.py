@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bake import buildx, plan, render
+from bake import buildx, disk, plan, render
 from bake.api.bases import find_in_daemon, source_layout
-from bake.api.building import Built, check_name
+from bake.api.building import Built, check_name, from_hub
 from bake.api.locking import differences
 from bake.api.rendering import render_plan, write_rendered
 from bake.api.resolving import resolve
 from bake.api.scanning import known_tokens, refuse_tokens, refuse_tokens_in
 from bake.api.verifying import refuse, verify_image
-from bake.api.wheels import wheel_files
+from bake.api.wheels import open_wheels
 from bake.api.workspace import offline_error
 from bake.daemon import Daemon
 from bake.digest import CHUNK
@@ -33,10 +33,12 @@ from bake.store import building
 from bake.tar import DIRECTORY_MODE, FILE_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from bake.api.outputs import Output
     from bake.api.workspace import Workspace
+    from bake.digest import Digest
+    from bake.image import Image
     from bake.lock import ModelId
     from bake.plan import ImagePlan
 
@@ -105,10 +107,9 @@ def _request(
     rendered = render_plan(workspace, image_plan, base_layers=base_layers)
     write_rendered(rendered, folder / "context")
     if base is not None and base.wheels:
-        for path, content in wheel_files(workspace, base.wheels):
-            target = folder / "wheels" / plan.SITE / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+        with open_wheels(workspace, base.wheels) as files:
+            for path, read in files.items():
+                disk.write(folder / "wheels" / plan.SITE / path, read(), sync=False)
         for made in (folder / "wheels").rglob("*"):  # BuildKit copies modes, and a umask is the user's own
             made.chmod(DIRECTORY_MODE if made.is_dir() else FILE_MODE)
         contexts[render.WHEELS] = str(folder / "wheels")
@@ -159,7 +160,8 @@ def _into_layout(workspace: Workspace, image_plan: ImagePlan, request: _Request,
         buildx.build(request.to(f"type=oci,dest={made.path},tar=false,{_REPRODUCIBLE}", tag=tag))
         image = made.image()
         refuse(verify_image(image, made, target=f"{image_plan.id}, as built", expected=image_plan.record, level="full"))
-        refuse_tokens(image, made, proven=())
+        below, public = _told_apart(image_plan, image)
+        refuse_tokens(image, made, proven=below, public=public)
         target.adopt(made, image)
         target.publish(image, model=str(image_plan.id), tag=image_plan.id.version)
     digest = image.descriptor.digest
@@ -171,6 +173,19 @@ def _into_layout(workspace: Workspace, image_plan: ImagePlan, request: _Request,
         size=sum(layer.size for layer in image.manifest.layers),
         layers=len(image.manifest.layers),
     )
+
+
+def _told_apart(image_plan: ImagePlan, image: Image) -> tuple[set[Digest], set[Digest]]:
+    """The base's layers, and those whose bytes are public: weights of the Hub, and wheels.
+
+    The Dockerfile's own come last: weights, wheels, program, and the one that WORKDIR makes.
+    """
+    own = len(image_plan.layers) + bool(image_plan.search_path) + 1 + (image_plan.base is not None)
+    layers = [layer.digest for layer in image.manifest.layers]
+    weights = zip(image_plan.layers, layers[-own:], strict=False)
+    public = {digest for item, digest in weights if from_hub(image_plan, item.model)}
+    wheels = layers[-own:][len(image_plan.layers) :][:1] if image_plan.search_path else []
+    return set(layers[:-own]), public | set(wheels)
 
 
 def _built(image_plan: ImagePlan, output: Output, **made: object) -> Built:
@@ -194,7 +209,8 @@ def _check_in_daemon(workspace: Workspace, image_plan: ImagePlan, daemon: Daemon
     total = sum(planned.model.size for planned in image_plan.models)
     faults = []
     with workspace.progress.task(f"{image_plan.id}: checking", total) as advance:
-        for path, size, digest, holds_token in _read_files(daemon, name, advance):
+        private = {item.folder for item in image_plan.models if not from_hub(image_plan, item.model.id)}
+        for path, size, digest, holds_token in _read_files(daemon, name, private, advance):
             file = expected.pop(path, None)
             if file is not None and (size, digest) != (file.size, file.digest.hex):
                 faults.append(f"/{path}: expected {file.digest} of {file.size} bytes, found sha256:{digest} of {size}")
@@ -210,12 +226,17 @@ def _check_in_daemon(workspace: Workspace, image_plan: ImagePlan, daemon: Daemon
     return image.size
 
 
-def _read_files(daemon: Daemon, name: str, advance: Callable[[int], object]) -> Iterator[tuple[str, int, str, bool]]:
-    """Path, size, sha256 and whether there is a token in it, for every file that bake put into an image."""
+def _read_files(
+    daemon: Daemon, name: str, private: Collection[str], advance: Callable[[int], object]
+) -> Iterator[tuple[str, int, str, bool]]:
+    """Path, size, sha256 and whether there is a token in it, for every file that bake put into an image.
+
+    In files that are not in a `private` folder, and so public, this user's own tokens are looked for.
+    """
     tokens = known_tokens()
     for folder in (plan.MODELS, "opt/bake"):
         for path, size, stream in daemon.files(name, folder):
-            hasher, scanner = hashlib.sha256(), Scanner(tokens)
+            hasher, scanner = hashlib.sha256(), Scanner(tokens, shaped=path.startswith(tuple(private)))
             while content := stream.read(CHUNK):
                 hasher.update(content)
                 scanner.show(content)

@@ -30,14 +30,14 @@ def image_entries(image_plan: ImagePlan) -> list[Directory | File | Link]:
 
     `models` leads to the model from wherever the image is mounted: as a Kubernetes image volume, or as a model car.
     """
-    record = File(RECORD, image_plan.record.dumps())
+    record = File.of(RECORD, image_plan.record.dumps())
     if image_plan.base is None:
         return [record, Link("models", image_plan.models[0].folder)]
     return [
         record,
         Directory(WORKDIR.lstrip("/"), mode=0o1777),
-        File(f"{ROOT}/__main__.py", _MAIN),
-        *(File(f"{ROOT}/bake/{path}", content) for path, content in _package()),
+        File.of(f"{ROOT}/__main__.py", _MAIN),
+        *(File.of(f"{ROOT}/bake/{path}", content) for path, content in _package()),
     ]
 
 

@@ -50,7 +50,7 @@ def render_model(workspace: Workspace, model: ModelId, *, base_layers: int | Non
 def render_plan(workspace: Workspace, image_plan: ImagePlan, *, base_layers: int | None = None) -> Rendered:
     """Render a plan; `base_layers` is how many layers its base has, where that is known."""
     entries = contents.image_entries(image_plan)
-    files = {entry.path: entry.content for entry in entries if isinstance(entry, File)}
+    files = {entry.path: entry.read() for entry in entries if isinstance(entry, File)}
     links = {f"link/{entry.path}": entry.target for entry in entries if isinstance(entry, Link)}
     if image_plan.base and image_plan.base.wheels:
         files["requirements.txt"] = requirements(image_plan.base.wheels).encode()

@@ -34,17 +34,19 @@ def known_tokens() -> tuple[str, ...]:
     return tuple(dict.fromkeys(token for token in found if len(token) >= _SHORTEST))
 
 
-def refuse_tokens(image: Image, blobs: Blobs, *, proven: Collection[Digest]) -> None:
+def refuse_tokens(image: Image, blobs: Blobs, *, proven: Collection[Digest], public: Collection[Digest] = ()) -> None:
     """Search an image's config, with its history, its manifest, and every layer but those that are `proven`.
 
-    These are the base's, and layers of weights alone, which are the locked bytes and nothing else. Raises CheckFailed.
+    These are the base's, and layers of weights alone, which are the locked bytes and nothing else. In `public` layers,
+    whose bytes everybody has, this user's own tokens are looked for. Raises CheckFailed.
     """
     documents = {"config and history": image.config.dumps(), "manifest": image.manifest.dumps()}
     refuse_tokens_in(documents.items())
+    tokens = known_tokens()
     for layer in image.manifest.layers:
         if layer.digest in proven:
             continue
-        scanner = Scanner(known_tokens())
+        scanner = Scanner(tokens, shaped=layer.digest not in public)
         with blobs.open(layer.digest) as stream:
             while content := stream.read(CHUNK):
                 scanner.show(content)

@@ -5,6 +5,8 @@ pip fetches them, from whatever index it is set up for; the lock's sha256 says w
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import subprocess
 import sys
 import tempfile
@@ -15,11 +17,11 @@ from typing import TYPE_CHECKING
 from bake.api.workspace import offline_error
 from bake.errors import ImageError, NetworkError
 from bake.image import LAYER, AddedLayer
-from bake.layer import File, pack_entries
+from bake.layer import File, stream_entries
 from bake.plan import SITE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bake.api.workspace import Workspace
     from bake.layout import Layout
@@ -32,24 +34,27 @@ def wheels_layer(workspace: Workspace, image_plan: ImagePlan, layout: Layout) ->
     wheels = image_plan.base.wheels if image_plan.base else ()
     if not wheels:
         return None
-    files = list(wheel_files(workspace, wheels))
     names = ", ".join(f"{wheel.name} {wheel.version}" for wheel in wheels)
-    content = pack_entries([File(f"{SITE}/{path}", body) for path, body in files])
-    return AddedLayer(descriptor=layout.add(content, media_type=LAYER), created_by=f"bake wheels: {names}")
+    with open_wheels(workspace, wheels) as files:
+        entries = [File(f"{SITE}/{path}", read) for path, read in files.items()]
+        descriptor = layout.add_all(stream_entries(entries), media_type=LAYER)
+    return AddedLayer(descriptor=descriptor, created_by=f"bake wheels: {names}")
 
 
-def wheel_files(workspace: Workspace, wheels: tuple[Wheel, ...]) -> Iterator[tuple[str, bytes]]:
-    """Every file of some wheels, by its path below the site folder (binary distribution format, PEP 427)."""
-    seen: dict[str, Wheel] = {}
-    for wheel in sorted(wheels, key=lambda wheel: wheel.name):
-        with zipfile.ZipFile(fetch_wheel(workspace, wheel)) as archive:
-            for name in sorted(archive.namelist()):
-                if name.endswith("/"):
-                    continue
+@contextlib.contextmanager
+def open_wheels(workspace: Workspace, wheels: tuple[Wheel, ...]) -> Iterator[dict[str, Callable[[], bytes]]]:
+    """How to read every file of some wheels, by its path below the site folder (PEP 427)."""
+    owners: dict[str, Wheel] = {}
+    files: dict[str, Callable[[], bytes]] = {}
+    with contextlib.ExitStack() as stack:
+        for wheel in sorted(wheels, key=lambda wheel: wheel.name):
+            archive = stack.enter_context(zipfile.ZipFile(fetch_wheel(workspace, wheel)))
+            for name in (name for name in archive.namelist() if not name.endswith("/")):
                 path = _site_path(wheel, name)
-                if (other := seen.setdefault(path, wheel)) != wheel:
+                if (other := owners.setdefault(path, wheel)) != wheel:
                     raise ImageError(f"wheels {other.name} and {wheel.name} both hold {path}")
-                yield path, archive.read(name)
+                files[path] = functools.partial(archive.read, name)
+        yield files
 
 
 def fetch_wheel(workspace: Workspace, wheel: Wheel) -> Path:

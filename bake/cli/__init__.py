@@ -4,6 +4,7 @@ stdout is the result, made to be piped; progress, notes and errors go to stderr.
 """
 
 from bake.cli import housekeeping, images, locks
+from bake.cli.group import bake
 from bake.cli.main import main, run
 
-__all__ = ["housekeeping", "images", "locks", "main", "run"]
+__all__ = ["bake", "housekeeping", "images", "locks", "main", "run"]

@@ -27,7 +27,7 @@ def make_base(folder: Path, content: bytes = b"#!/bin/sh\n") -> Digest:
     """A small image with an entrypoint, a command, environment and labels of its own."""
     layout = Layout(folder)
     layout.prepare("base")
-    tar = pack_entries([Directory("usr/bin"), File("usr/bin/python3", content)])
+    tar = pack_entries([Directory("usr/bin"), File.of("usr/bin/python3", content)])
     added = AddedLayer(descriptor=layout.add(tar, media_type=LAYER), created_by="base")
     image = append(
         None,
@@ -113,7 +113,7 @@ def test_a_base_that_is_compressed_is_left_so(based: Place, bake: Bake) -> None:
     """Its diff_id is that of the tar, its digest that of the gzip."""
     layout = Layout(based.root / "bases" / "zipped")
     layout.prepare("base")
-    tar = pack_entries([File("usr/bin/python3", b"#!/bin/sh\n")])
+    tar = pack_entries([File.of("usr/bin/python3", b"#!/bin/sh\n")])
     blob = layout.add(gzip.compress(tar, mtime=0), media_type=LAYER_GZIP)
     config: dict[str, object] = {
         "os": "linux",

@@ -64,7 +64,7 @@ def baked(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest
     snapshot = FolderSnapshot(source)
     files = {file.path: (source / file.path).read_bytes() for file in snapshot.files()}
     heap = Heap()
-    lower = pack_entries([File("etc/base-release", b"tiny"), Directory("opt")])
+    lower = pack_entries([File.of("etc/base-release", b"tiny"), Directory("opt")])
     below = base_image(heap, tars=[lower], compress=request.param == "gzip base")
     path = tmp_path_factory.mktemp("layout") / "out"
     image = write_layout(
@@ -72,7 +72,7 @@ def baked(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest
         locked([recorded(name, content) for name, content in files.items()]),
         snapshot,
         base=None if request.param == "scratch" else (below, heap),
-        last=[File("opt/bake/record.json", b"{}"), Link("models", "opt/models/tiny")],
+        last=[File.of("opt/bake/record.json", b"{}"), Link("models", "opt/models/tiny")],
     )
     return Baked(path=path, image=image, files=files)
 
