@@ -35,7 +35,7 @@ class Silent:
         self._line(f"warning: {text}")
 
     def _line(self, text: str) -> None:
-        with self._writing:
+        with self._writing, contextlib.suppress(OSError):  # what cannot be told is no reason to fail
             print(text, file=self._stream, flush=True)
 
 

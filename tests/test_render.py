@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-import dockerfile
+import dockerfile  # type: ignore[import-not-found] # BuildKit's own parser, of which there are no stubs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,7 +58,7 @@ def text_of(
         entrypoint=("python3", "/opt/bake"),
         command=("train",),
         program=program,
-        labels={"dev.bake.model": str(plan.id)} | labels,
+        labels={"dev.bake.model": str(plan.id), **labels},
     )
     return render(plan, TEMPLATE, rendering)
 

@@ -134,6 +134,10 @@ def test_a_second_copy_is_dropped_beside_complete_safetensors(path: str, reason:
         ("adapter_model.safetensors",),
         ("value_head.safetensors",),
         ("sub/model.safetensors",),
+        ("tokenizer.safetensors",),
+        ("lora.safetensors",),
+        (SHARDS[0], "lora.safetensors"),
+        (SHARDS[0], ONE),
     ],
 )
 def test_the_only_copy_of_the_weights_is_kept(beside: tuple[str, ...]) -> None:

@@ -17,7 +17,7 @@ import pytest
 from bake.digest import Digest
 from bake.errors import DigestError, OutputError
 from bake.snapshot import Fingerprint
-from bake.store import Store, Usage
+from bake.store import Store, Usage, building
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,6 +60,14 @@ def partial(store: Store, content: bytes, *, name: str = DIGEST.hex) -> Path:
     return path
 
 
+def left_in_work(store: Store, content: bytes) -> Path:
+    """A blob of an image that was on its way to the daemon when its build was killed."""
+    path = store.work / "tiny-v1" / "blobs" / "sha256" / ("b" * 64)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
 def age(path: Path, days: float) -> None:
     os.utime(path, (time.time() - days * DAY, time.time() - days * DAY))
 
@@ -95,7 +103,7 @@ def test_nothing_is_created_before_something_is_kept(store: Store) -> None:
     store.diff_id(DIGEST)
 
     assert store.usage() == tuple(
-        Usage(kind=kind, count=0, size=0) for kind in ("files", "layers", "partial", "memory")
+        Usage(kind=kind, count=0, size=0) for kind in ("files", "layers", "partial", "work", "memory")
     )
     assert not store.root.exists()
 
@@ -233,6 +241,56 @@ def test_a_fetch_that_is_killed_leaves_no_file_and_is_resumed(store: Store, tmp_
 
     assert found is None
     assert path.read_bytes() == CONTENT
+
+
+# --- what is there
+
+
+def test_a_file_is_found_without_its_size(store: Store) -> None:
+    path = fetch(store, Source())
+
+    assert (store.file(DIGEST), store.sound_file(DIGEST)) == (path, path)
+    assert (store.file(Digest.of(b"x")), store.sound_file(Digest.of(b"x"))) == (None, None)
+
+
+def test_a_file_of_another_size_is_not_the_one(store: Store) -> None:
+    fetch(store, Source())
+
+    assert (store.file(DIGEST, size=1), store.sound_file(DIGEST, size=1)) == (None, None)
+
+
+@pytest.mark.parametrize("size", [None, len(CONTENT)])
+def test_a_file_that_was_written_to_in_place_is_deleted(store: Store, size: int | None) -> None:
+    path = fetch(store, Source())
+    damage(path)
+
+    assert store.sound_file(DIGEST, size=size) is None
+    assert not path.exists()
+
+
+def test_a_file_that_was_only_touched_is_read_again_and_stays(store: Store) -> None:
+    path = fetch(store, Source())
+    age(path, 1)
+    known = store.is_proven(path, DIGEST)
+
+    assert store.sound_file(DIGEST) == path
+    assert (known, store.is_proven(path, DIGEST)) == (False, True)
+
+
+def test_a_file_that_was_written_to_in_place_is_fetched_again(store: Store) -> None:
+    source = Source()
+    damage(fetch(store, source))
+
+    assert fetch(store, source).read_bytes() == CONTENT
+    assert source.offsets == [0, 0]
+
+
+def damage(path: Path) -> None:
+    """Other bytes of the same size, in a file whose mode forbids it."""
+    path.chmod(0o644)
+    with path.open("r+b") as stream:
+        stream.write(b"!")
+    age(path, 1)
 
 
 # --- keep
@@ -433,7 +491,7 @@ def kept(store: Store) -> dict[str, int]:
 
 @pytest.fixture
 def filled(store: Store, blob: Path, tmp_path: Path) -> Store:
-    """A store with a file, a layer in use, one that is not, two partial files and memory."""
+    """A store with a file, a layer in use, one that is not, two partial files, what a killed build left, and memory."""
     fetch(store, Source())
     store.keep_layer(blob, DIGEST)
     (tmp_path / "gone").write_bytes(b"123")
@@ -441,6 +499,7 @@ def filled(store: Store, blob: Path, tmp_path: Path) -> Store:
     (tmp_path / "gone").unlink()
     age(partial(store, b"12345", name="tmp1"), 1)
     partial(store, b"1234567", name="a" * 64)
+    left_in_work(store, b"12345678")
     return store
 
 
@@ -449,6 +508,7 @@ def test_usage_counts_what_a_layout_has_too(filled: Store) -> None:
         Usage(kind="files", count=1, size=10_000),
         Usage(kind="layers", count=2, size=10_003, shared=10_000),
         Usage(kind="partial", count=2, size=12),
+        Usage(kind="work", count=1, size=8),
         Usage(kind="memory", count=3, size=192),
     )
 
@@ -456,16 +516,16 @@ def test_usage_counts_what_a_layout_has_too(filled: Store) -> None:
 def test_pruning_leaves_layers_in_use_and_what_was_computed(filled: Store) -> None:
     freed = filled.prune()
 
-    assert freed == 10_000 + 3 + 5 + 7
-    assert kept(filled) == {"files": 0, "layers": 1, "partial": 0, "memory": 3}
+    assert freed == 10_000 + 3 + 5 + 7 + 8
+    assert kept(filled) == {"files": 0, "layers": 1, "partial": 0, "work": 0, "memory": 3}
     assert filled.layer(DIGEST, size=len(CONTENT)) is not None
 
 
 def test_pruning_everything_leaves_nothing(filled: Store, blob: Path) -> None:
     freed = filled.prune(keep_layers_in_use=False)
 
-    assert freed == 10_000 + 3 + 5 + 7 + 192
-    assert kept(filled) == {"files": 0, "layers": 0, "partial": 0, "memory": 0}
+    assert freed == 10_000 + 3 + 5 + 7 + 8 + 192
+    assert kept(filled) == {"files": 0, "layers": 0, "partial": 0, "work": 0, "memory": 0}
     assert blob.read_bytes() == CONTENT
 
 
@@ -475,7 +535,7 @@ def test_what_was_used_since_stays(filled: Store) -> None:
     freed = filled.prune(older_than_days=2)
 
     assert freed == 7
-    assert kept(filled) == {"files": 1, "layers": 2, "partial": 1, "memory": 3}
+    assert kept(filled) == {"files": 1, "layers": 2, "partial": 1, "work": 1, "memory": 3}
 
 
 def test_a_file_that_another_bake_is_fetching_stays(store: Store, tmp_path: Path) -> None:
@@ -494,6 +554,17 @@ def test_a_small_file_that_may_be_on_its_way_stays(store: Store) -> None:
     partial(store, b"123", name="tmp1")
 
     assert store.prune() == 0
+
+
+def test_an_image_on_its_way_to_the_daemon_stays(store: Store) -> None:
+    path = left_in_work(store, b"12345678")
+
+    with store.holding(building(store.work / "tiny-v1")):
+        held = store.prune(keep_layers_in_use=False)
+    freed = store.prune()
+
+    assert (held, freed) == (0, 8)
+    assert not path.exists()
 
 
 def test_an_empty_store_has_nothing_to_prune(store: Store) -> None:

@@ -97,6 +97,7 @@ def source_layout(workspace: Workspace, base: Base, digest: Digest) -> tuple[Lay
     image = source.image(digest=digest)
     if faults := validate(image, source):
         raise ImageError("\n".join([f"base {base.name} ({base.image}) is not whole:", *faults]))
+    _refuse_own(base, image.config)
     return source, image
 
 
@@ -106,8 +107,11 @@ def _from_layout(workspace: Workspace, base: Base, digest: Digest, layout: Layou
         path = source.blob(blob.digest)
         if not workspace.store.check(path, blob.digest):
             raise ImageError(f"base {base.name}: the bytes of {path} are not those of {blob.digest}")
-        if layout.size(blob.digest) != blob.size:
+        if layout.size(blob.digest) != blob.size or not workspace.store.is_proven(
+            layout.blob(blob.digest), blob.digest
+        ):
             layout.take(path, blob.digest)
+            workspace.store.prove(layout.blob(blob.digest), blob.digest)
     return image
 
 
@@ -122,7 +126,17 @@ def find_in_daemon(workspace: Workspace, base: Base, digest: Digest, daemon: Dae
     """The base in the daemon, pulled if it comes from a registry and is not there yet. Raises ImageError."""
     found = _find_in_daemon(workspace, base, digest, daemon)
     check_platform(base, found.config, daemon)
+    _refuse_own(base, found.config)
     return found
+
+
+def _refuse_own(base: Base, config: ImageConfig) -> None:
+    """An image of bake's is no base: two models and two records would lie in one image. Raises ImageError."""
+    if model := config.labels.get("dev.bake.model"):
+        raise ImageError(
+            f"base {base.name} ({base.image}) is itself an image that bake built, of {model}",
+            hint="name the image that it was built on",
+        )
 
 
 def _find_in_daemon(workspace: Workspace, base: Base, digest: Digest, daemon: Daemon) -> DaemonImage:

@@ -76,12 +76,8 @@ def render_plan(workspace: Workspace, image_plan: ImagePlan, *, base_layers: int
 
 def write_rendered(rendered: Rendered, folder: Path) -> None:
     """Write a Dockerfile and its context into a folder. Raises OutputError where that holds anything else."""
+    _check_ours(folder)
     with disk.writing(folder):
-        if folder.exists() and any(folder.iterdir()) and not _is_ours(folder):
-            raise OutputError(
-                f"{folder} exists and holds no {DOCKERFILE} that bake rendered",
-                hint="give another folder, or remove it",
-            )
         shutil.rmtree(folder / contents.ROOT, ignore_errors=True)  # what an older bake wrote there
         for path, target in rendered.links.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -90,6 +86,15 @@ def write_rendered(rendered: Rendered, folder: Path) -> None:
     for path, content in rendered.files.items():
         disk.write(folder / path, content)
     disk.write(folder / DOCKERFILE, rendered.dockerfile.encode())
+
+
+def _check_ours(folder: Path) -> None:
+    with disk.writing(folder):
+        if folder.exists() and any(folder.iterdir()) and not _is_ours(folder):
+            raise OutputError(
+                f"{folder} exists and holds no {DOCKERFILE} that bake rendered",
+                hint="give another folder, or remove it",
+            )
 
 
 def _is_ours(folder: Path) -> bool:
@@ -106,6 +111,8 @@ def write_renderings(rendered: Sequence[Rendered], folder: Path | None, *, form:
         return item.dockerfile
     text = json.dumps(bake_file(rendered, folder or Path()), indent=2) + "\n"
     if folder is not None:
+        for item in rendered:
+            _check_ours(folder / folder_name(item.id))
         for item in rendered:
             write_rendered(item, folder / folder_name(item.id))
         disk.write(folder / BAKE_FILE, text.encode())

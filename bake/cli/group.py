@@ -79,13 +79,16 @@ def open_workspace(said: Settings, *, path: Path | None = None) -> Workspace:
     from bake.console import make_progress
     from bake.store import Store
 
+    here()  # whatever is typed, paths are shown as seen from it
     progress = make_progress(quiet=said.quiet, bars=not said.no_progress)
     store = Store.default()
     store.tell = progress.note
-    return Workspace(path=path or said.lock or find_lock(_here()), store=store, progress=progress, offline=said.offline)
+    found = path or said.lock or find_lock(here())
+    return Workspace(path=found, store=store, progress=progress, offline=said.offline)
 
 
-def _here() -> Path:
+def here() -> Path:
+    """The working folder. Raises UsageError where it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError as error:
@@ -99,13 +102,13 @@ def print_result(said: Settings, document: Any, lines: Iterable[str]) -> None:
             click.echo(text)
         sys.stdout.flush()
     except BrokenPipeError as error:
-        raise click.exceptions.Exit(_nobody_listens()) from error
+        raise click.exceptions.Exit(nobody_listens()) from error
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise OutputError(f"cannot write the result to stdout: {error.strerror}") from error
 
 
-def _nobody_listens() -> int:
+def nobody_listens() -> int:
     """The reader of stdout has gone, as `head` does: 128 + SIGPIPE. Python must not try to flush what is left."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141

@@ -6,7 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from bake.cli.group import bake, open_workspace, print_result
-from bake.cli.words import Group, settings
+from bake.cli.words import Group, Settings, settings
 from bake.errors import UsageError
 
 
@@ -57,4 +57,5 @@ def completion(shell: str) -> None:
     found = get_completion_class(shell)
     if found is None:
         raise UsageError(f"no completion for {shell}")
-    click.echo(found(bake, {}, "bake", "_BAKE_COMPLETE").source())
+    script = found(bake, {}, "bake", "_BAKE_COMPLETE").source()
+    print_result(Settings(), None, [script])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bake.cli.group import MODEL, bake, open_workspace, print_result
+from bake.cli.group import MODEL, bake, here, open_workspace, print_result
 from bake.cli.words import settings
 from bake.errors import CheckFailed, UsageError
 
@@ -25,7 +24,7 @@ def init(context: click.Context) -> None:
     from bake import api
 
     said = settings(context)
-    workspace = open_workspace(said, path=said.lock or Path("models.lock").absolute())
+    workspace = open_workspace(said, path=said.lock or here() / "models.lock")
     api.init(workspace)
     print_result(said, {"lock": str(workspace.path)}, [workspace.shown(workspace.path)])
     workspace.progress.note("next: bake add NAME@VERSION hf://ORG/NAME")

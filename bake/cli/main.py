@@ -6,11 +6,11 @@ import json
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
-from bake.cli.group import bake
+from bake.cli.group import bake, nobody_listens
 from bake.errors import BakeError, CheckFailed
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ INTERRUPTED = 130
 
 def main() -> NoReturn:
     """The `bake` command."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - it was closed by who started bake
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
     code = run(sys.argv[1:])
     if code == INTERRUPTED:  # threads that wait for a silent host would keep the interpreter, and hold nothing of value
         sys.stdout.flush()
@@ -34,15 +34,18 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
+def _nowhere() -> TextIO:
+    """In the place of a stream that was closed by who started bake; like the real ones it stays open to the end."""
+    return open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code. Whatever goes wrong is told here, and only here."""
     said = _Said(arguments)
     try:
-        bake.main(args=list(arguments), prog_name="bake", standalone_mode=False, obj=None)
+        code = bake.main(args=list(arguments), prog_name="bake", standalone_mode=False, obj=None)
     except BakeError as error:
         return said.tell(error, code=error.code, message=error.message, hint=error.hint)
-    except click.exceptions.Exit as error:
-        return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return 2
@@ -54,11 +57,13 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)  # noqa: T201
         return INTERRUPTED
+    except SystemExit:  # click's word for a reader of stdout that has gone
+        return nobody_listens()
     except Exception:  # noqa: BLE001 - what nothing else knew of is a fault of bake's own
         traceback.print_exc()
         print("error: this is a fault in bake itself; please report the lines above", file=sys.stderr)  # noqa: T201
         return BUG
-    return 0
+    return code if isinstance(code, int) else 0  # click returns the code of an exit that a command asked for
 
 
 class _Said:

@@ -25,9 +25,13 @@ def library(module: str) -> ModuleType:
 
     Quietly: on import the library warns of environment variables that it no longer heeds, and bake never set them.
     """
+    timeout()  # what the library cannot read either is told in bake's words
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import_module("huggingface_hub.constants")
+        try:
+            import_module("huggingface_hub.constants")
+        except ValueError as error:
+            raise UsageError(f"huggingface_hub cannot read the environment: {error}") from error
         return import_module(f"huggingface_hub.{module}")
 
 

@@ -47,7 +47,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setenv("BAKE_CACHE", str(place.store))
     monkeypatch.setenv("BAKE_HUB_BACKOFF", "0.001")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf-home"))
-    monkeypatch.setenv("BAKE_TO", "oci")  # a daemon that answers would take the image
     monkeypatch.setenv("BAKE_TO", "oci")  # what builds do where no daemon answers
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "hf-home" / "token"))  # read once, on import

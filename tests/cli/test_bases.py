@@ -238,3 +238,54 @@ def test_show_of_a_model_on_a_base_that_is_missing(based: Place, bake: Bake) -> 
     shutil.rmtree(based.root / "bases")
 
     assert bake("show", "tiny@v1").code == 0
+
+
+def flip_base(place: Place) -> Path:
+    """Put other bytes of the same size in the place of the base's layer in the image, and there alone."""
+    layout = built_on(place)
+    blob = layout.blob(layout.image().manifest.layers[0].digest)
+    content = blob.read_bytes()
+    blob.unlink()
+    blob.write_bytes(content.replace(b"#!/bin/sh", b"#!/bin/xx"))
+    return blob
+
+
+def test_a_flipped_byte_of_a_base_s_layer_is_found_by_full(based: Place, bake: Bake) -> None:
+    bake("-q", "build", "tiny@v1")
+    blob = flip_base(based)
+
+    ran = bake("-q", "verify", "tiny@v1", "--level", "full")
+
+    found = hashlib.sha256(blob.read_bytes()).hexdigest()
+    assert ran == Ran(
+        1,
+        f"layer sha256:{blob.name} is altered: its bytes have the digest sha256:{found}; "
+        "the next build writes it anew\n",
+        error(f"oci:{built_on(based).path}: 1 fault"),
+    )
+
+
+def test_a_base_s_layer_that_is_altered_in_the_image_is_written_anew(based: Place, bake: Bake) -> None:
+    first = bake("-q", "build", "tiny@v1")
+    flip_base(based)
+
+    assert bake("-q", "build", "tiny@v1") == first
+    assert whole(built_on(based).path) == ()
+    assert bake("-q", "verify", "tiny@v1", "--level", "full").code == 0
+
+
+def test_a_base_that_bake_built_is_refused(based: Place, bake: Bake) -> None:
+    bake("-q", "add", "other@v1", "dir://m", "--base", "scratch")
+    bake("-q", "build", "other@v1")
+    use_base(based, "oci:dist/other-v1", Layout(based.root / "dist" / "other-v1").image().descriptor.digest)
+
+    ran = refused(based, bake)
+
+    assert ran == Ran(
+        8,
+        "",
+        error(
+            "base py (oci:dist/other-v1) is itself an image that bake built, of other@v1",
+            hint="name the image that it was built on",
+        ),
+    )

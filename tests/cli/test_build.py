@@ -9,8 +9,9 @@ import pytest
 
 from bake.layout import Layout
 from bake.lock.parse import parse
-from tests.cli.place import TINY, Bake, Place, error, files_below, finish, weight_layers, whole, without_layers
-from tests.entrypoint.files import FIRST
+from tests.cli.place import TINY, Bake, Place, Ran, error, files_below, finish, weight_layers, whole, without_layers
+from tests.cli.users import NOBODY, free, needs_root
+from tests.entrypoint.files import FIRST, model_files, shard, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,6 +116,70 @@ def test_one_layer_s_digest_in_the_place_of_another_s_is_refused(place: Place, b
 
     assert (ran.code, ran.out) == (3, "")
     assert f"found {model.layers[2].diff_id}, though every file in it is as locked" in ran.err
+
+
+def test_another_model_s_layer_is_not_taken_though_the_lock_names_it(tiny: Place, bake: Bake) -> None:
+    """`tiny@v2` has the same paths and sizes as `tiny@v1`, whose layer lies in the store."""
+    write(tiny.root / "n", model_files() | {FIRST: shard("a", "b").replace(b"\x07", b"\x08")})
+    bake("-q", "add", "tiny@v2", "dir://n")
+    bake("-q", "build", "tiny@v1")
+    first, second = parse(tiny.lock.read_text()).models
+    wrong, right = first.layers[1].diff_id, second.layers[1].diff_id
+    tiny.write_lock(tiny.lock.read_text().replace(right.hex, wrong.hex))
+    shutil.rmtree(tiny.store / "memory" / "diff-id")
+
+    ran = bake("-q", "build", "tiny@v2")
+
+    assert ran == Ran(
+        3,
+        "",
+        error(
+            f"tiny@v2: expected a layer of diff_id {wrong}, found {right}, though every file in it is as locked",
+            hint="delete packer and the [[model.layer]] records of tiny@v2; the next build writes them anew",
+        ),
+    )
+    assert not (tiny.root / "dist" / "tiny-v2").exists()
+
+
+def test_a_layer_in_the_store_is_proven_by_its_files_and_taken(built: Place, bake: Bake) -> None:
+    first = weight_layers(image_of(built))
+    shutil.rmtree(built.store / "memory" / "diff-id")
+    shutil.rmtree(built.root / "dist")
+    shutil.rmtree(built.root / "m")
+
+    assert bake("-q", "build", "tiny@v1").code == 0
+    assert weight_layers(image_of(built)) == first
+
+
+def test_a_lock_of_a_newer_minor_is_no_reason_to_fail_a_build(tiny: Place, bake: Bake) -> None:
+    text = without_layers(tiny.lock.read_text()).replace("version = 1\n", 'version = "1.1"\n')
+    tiny.write_lock(text)
+
+    ran = bake("-q", "build", "tiny@v1")
+
+    assert (ran.code, ran.out) == (0, f"oci:dist/tiny-v1@{Layout(image_of(tiny)).image().descriptor.digest}\n")
+    assert ran.err.splitlines()[-1] == (
+        "warning: the layers' digests are not recorded in the lock: models.lock has format 1.1, newer than this bake "
+        "writes; writing it would lose what this bake does not know"
+    )
+    assert tiny.lock.read_text() == text
+
+
+@needs_root
+def test_a_lock_that_may_not_be_written_is_no_reason_to_fail_a_build(tiny: Place, tmp_path: Path) -> None:
+    tiny.write_lock(without_layers(tiny.lock.read_text()))
+    before = tiny.lock.read_bytes()
+    store = free(tmp_path)
+    out = tmp_path / "free" / "out"
+
+    ran = tiny.run("-q", "build", "tiny@v1", "--to", f"oci:{out}", before=NOBODY, environ={"BAKE_CACHE": store})
+
+    assert ran == Ran(
+        0,
+        f"oci:../free/out@{Layout(out).image().descriptor.digest}\n",
+        f"warning: the layers' digests are not recorded in the lock: cannot write {tiny.lock}: permission denied\n",
+    )
+    assert tiny.lock.read_bytes() == before
 
 
 def test_a_changed_file_is_refused_and_named(tiny: Place, bake: Bake) -> None:

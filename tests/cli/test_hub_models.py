@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bake.lock.parse import parse
-from tests.cli.place import EMPTY_LOCK, Bake, Place, files_below, weight_layers, whole
+from tests.cli.place import EMPTY_LOCK, Bake, Place, Ran, error, files_below, weight_layers, whole
 from tests.entrypoint.files import FIRST, INDEX, SECOND, index, model_files, shard
 
 if TYPE_CHECKING:
@@ -307,6 +307,43 @@ def test_an_altered_copy_in_the_hugging_face_cache_is_not_used(
     assert bake("-q", "build", "tiny@v1").code == 0
     assert whole(added.root / "dist" / "tiny-v1") == ()
     assert len(hub.requested("cdn/*")) == 2
+
+
+def test_a_file_in_the_store_that_was_damaged_is_dropped_and_fetched_again(
+    hub: FakeHub, added: Place, bake: Bake
+) -> None:
+    first = bake("-q", "build", "tiny@v1")
+    digest = hashlib.sha256(shard("a", "b")).hexdigest()
+    path = added.store / "files" / digest[:2] / digest[2:]
+    path.chmod(0o644)
+    path.write_bytes(shard("a", "b").replace(b"\x07", b"\x08"))
+    shutil.rmtree(added.root / "dist")
+    shutil.rmtree(added.store / "layers")
+    hub.requests.clear()
+
+    assert bake("-q", "build", "tiny@v1") == first
+    assert path.read_bytes() == shard("a", "b")
+    assert [request.path for request in hub.requested("cdn/*")] == [f"/{digest}"]
+
+
+@pytest.mark.parametrize("words", [("lock", "tiny@v1"), ("lock",)], ids=" ".join)
+def test_layer_records_stay_though_the_store_is_lost(added: Place, bake: Bake, words: tuple[str, ...]) -> None:
+    assert bake("-q", "build", "tiny@v1").code == 0
+    before = added.lock.read_text()
+    shutil.rmtree(added.store)
+
+    assert bake("-q", *words).code == 0
+    assert "[[model.layer]]" in before
+    assert added.lock.read_text() == before
+
+
+@pytest.mark.parametrize("name", ["BAKE_HUB_BACKOFF", "HF_HUB_DOWNLOAD_TIMEOUT"])
+@pytest.mark.usefixtures("hub")
+def test_a_time_that_is_no_number_is_a_mistake_of_use(place: Place, name: str) -> None:
+    ran = place.run("-q", "add", "tiny@v1", SOURCE, environ={name: "10s"})
+
+    assert ran == Ran(2, "", error(f"{name}: expected a number of seconds, found '10s'"))
+    assert place.lock.read_text() == EMPTY_LOCK
 
 
 def test_a_fetch_that_was_cut_off_goes_on_where_it_stopped(hub: FakeHub, added: Place, bake: Bake) -> None:

@@ -294,7 +294,7 @@ def test_plan_foretells_and_does_nothing(tiny: Place, bake: Bake) -> None:
     ran = bake("--json", "plan", "tiny@v1")
 
     planned = {key: ran.document[key] for key in ("fetch", "read", "write", "output")}
-    assert planned == {"fetch": 0, "read": 417, "write": 9216, "output": "oci:dist/tiny-v1"}
+    assert planned == {"fetch": 0, "read": 417, "write": 9216, "output": f"oci:{tiny.root}/dist/tiny-v1"}
     assert (files_below(tiny.root), files_below(tiny.store)) == (before, store)
 
 

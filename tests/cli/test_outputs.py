@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bake.digest import Digest
+from bake.lock import Lock, LockedModel, ModelId
+from bake.lock.dump import dumps
+from bake.record import RecordedFile
 from tests.cli.place import Bake, Place, error, files_below, whole
 from tests.cli.users import NOBODY, free, needs_root
+from tests.entrypoint.files import safetensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.hub_server import FakeHub
 
 ELSEWHERE = "give another path, as --to oci:PATH, or remove it"
 
@@ -155,6 +162,39 @@ def test_no_space_is_foreseen(place: Place, bake: Bake, small_disk: Path) -> Non
 
     assert (ran.code, ran.out) == (7, "")
     assert ran.err.startswith(f"error: no space to write {small_disk}/out: 68.2 MB needed, ")
+
+
+def test_fetched_files_are_counted_on_the_store_s_disk(
+    hub: FakeHub, place: Place, bake: Bake, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.add_repo("org/name", {"config.json": b"{}", "model.safetensors": safetensors({"t": ("U8", [300_000])})})
+    monkeypatch.setenv("BAKE_CACHE", str(small_disk / "store"))
+    assert bake("-q", "add", "tiny@v1", "hf://org/name").code == 0
+    hub.requests.clear()
+
+    ran = bake("-q", "build", "tiny@v1")
+
+    assert (ran.code, ran.out) == (7, "")
+    assert ran.err.startswith(f"error: no space to write {small_disk}/store: 300.1 kB needed, ")
+    assert hub.requests == []
+    assert not (place.root / "dist").exists()
+
+
+def test_layers_and_fetched_files_are_counted_together_on_one_disk(hub: FakeHub, place: Place, bake: Bake) -> None:
+    """A model of 3 PB: no disk has so much, and nothing is fetched to find that out."""
+    weights = RecordedFile(path="model.safetensors", size=3 * 10**15, digest=Digest.of(b"weights"))
+    model = LockedModel(id=ModelId("tiny", "v1"), source="hf://org/name")
+    model = model.resolve(files=[weights], excluded=(), commit="0" * 40)
+    place.write_lock(dumps(Lock(models=(model,))))
+
+    ran = bake("-q", "build", "tiny@v1")
+
+    assert (ran.code, ran.out) == (7, "")
+    assert ran.err.startswith(f"error: no space to write {place.root}/dist/tiny-v1: 6.0 PB needed, ")
+    assert ran.err.endswith(
+        " free\nhint: free some, or name another place with --to oci:PATH; bake cache prune empties the store\n"
+    )
+    assert hub.requests == []
 
 
 def test_no_space_for_the_store_is_told(place: Place, small_disk: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -188,6 +189,18 @@ def test_a_flipped_byte_of_a_layer_is_found_by_full(built: Place, bake: Bake) ->
     assert [(fault["path"], fault["kind"]) for fault in ran.document["models"][0]["faults"]] == [(FIRST, "altered")]
 
 
+def test_a_layer_that_full_found_altered_is_written_anew(built: Place, bake: Bake) -> None:
+    """The bytes went bad below the file system: its times say nothing of it."""
+    blob = weights_of(built)
+    status = blob.stat()
+    rewrite(blob, b"\x07", b"\x08")
+    os.utime(blob, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    assert bake("-q", "verify", "tiny@v1", "--level", "full").code == 1
+    assert bake("-q", "build", "tiny@v1").code == 0
+    assert bake("-q", "verify", "tiny@v1", "--level", "full").code == 0
+
+
 def test_a_layer_that_is_cut_off_is_found_by_quick(built: Place, bake: Bake) -> None:
     blob = weights_of(built)
     rewrite(blob, blob.read_bytes(), blob.read_bytes()[:1500])
@@ -283,7 +296,10 @@ def forge(layout: Layout, old: Digest, new: Digest) -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_a_model_that_is_not_built_says_how(bake: Bake) -> None:
-    assert bake("verify", "tiny@v1").err == error("tiny@v1 is not built: no dist/tiny-v1", hint="bake build tiny@v1")
+    assert bake("verify", "tiny@v1").err == error(
+        "tiny@v1 is not in a folder: no dist/tiny-v1",
+        hint="bake build tiny@v1 --to oci; or in Docker: bake run tiny@v1 --gpus none -- verify --level full",
+    )
     assert bake("verify", "tiny@v1").code == 8
 
 

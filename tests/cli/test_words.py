@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +11,9 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from bake import __version__, cli
-from tests.cli.place import Bake, Place, Ran, error, finish
+from bake import __version__
+from bake.cli import group as words_of_all
+from tests.cli.place import BAKE, Bake, Place, Ran, error, finish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +22,7 @@ GOLDEN = Path(__file__).parent / "golden"
 HEAVY = {"docker", "huggingface_hub", "rich", "torch", "transformers"}
 
 
-def commands(group: click.Group = cli.bake, *above: str) -> Iterator[tuple[str, ...]]:
+def commands(group: click.Group = words_of_all.bake, *above: str) -> Iterator[tuple[str, ...]]:
     for name, command in group.commands.items():
         yield (*above, name)
         if isinstance(command, click.Group):
@@ -27,7 +30,7 @@ def commands(group: click.Group = cli.bake, *above: str) -> Iterator[tuple[str, 
 
 
 def command_of(words: tuple[str, ...]) -> click.Command:
-    found: click.Command = cli.bake
+    found: click.Command = words_of_all.bake
     for word in words:
         assert isinstance(found, click.Group)
         found = found.commands[word]
@@ -103,6 +106,28 @@ def test_an_option_may_stand_before_or_after_the_command(place: Place, bake: Bak
     assert bake("--json", "list", "--lock", "other.lock") == Ran(0, "[]\n", "")
 
 
+def test_the_environment_names_a_lock_and_loses_against_what_is_typed(
+    place: Place, bake: Bake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.lock.rename(place.root / "other.lock")
+    monkeypatch.setenv("BAKE_LOCK", "nope.lock")
+
+    assert bake("list") == Ran(3, "", error("no lock nope.lock", hint="bake init --lock nope.lock writes one"))
+    assert bake("--lock", "other.lock", "--json", "list") == Ran(0, "[]\n", "")
+    assert bake("--json", "list", "--lock", "other.lock") == Ran(0, "[]\n", "")
+    monkeypatch.setenv("BAKE_LOCK", "other.lock")
+    assert bake("--json", "list") == Ran(0, "[]\n", "")
+
+
+@pytest.mark.usefixtures("tiny")
+def test_plan_takes_the_output_that_build_takes(bake: Bake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BAKE_TO", "docker:tiny:v1")
+
+    assert bake("plan", "tiny@v1").out.startswith("tiny@v1 -> docker:tiny:v1\n")
+    assert bake("plan", "tiny@v1", "--to", "oci:out").out.startswith("tiny@v1 -> oci:out\n")
+    assert bake("--json", "plan", "tiny@v1", "--to", "oci:out").document["output"] == "oci:out"
+
+
 def test_an_option_after_a_subcommand_counts_for_it(bake: Bake) -> None:
     assert bake("cache", "prune", "--json").document == {"freed": 0}
     assert bake("cache", "--json", "prune").document == {"freed": 0}
@@ -156,7 +181,7 @@ def test_plain_lines_say_what_was_done(bake: Bake) -> None:
         "tiny@v1: packing: 417 B\n"
         f"tiny@v1: {ran.digest}, 13.8 kB in 3 layers\n"
         "packed 2 layers (9.2 kB), the others were there\n"
-        "no token in the config, the history, or any layer that the lock does not prove\n"
+        "no token in the config, the history, or any layer but the base's and the weights' own\n"
         "next: bake verify oci:dist/tiny-v1\n"
     )
 
@@ -193,8 +218,49 @@ def test_a_reader_that_goes_away_is_no_fault(tiny: Place) -> None:
 
     ran = finish(process)
 
-    assert "Traceback" not in ran.err
-    assert "Exception" not in ran.err
+    assert (ran.code, ran.err) == (141, "")
+
+
+@pytest.mark.parametrize("words", [("list",), ("--help",), ("--version",), ("completion", "bash")], ids=spoken)
+def test_a_reader_that_was_never_there_is_no_fault(tiny: Place, words: tuple[str, ...]) -> None:
+    """As in `bake list | true`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    done = subprocess.run([BAKE, *words], cwd=tiny.root, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("words", [("list",), ("build", "tiny@v1"), ("--version",)], ids=spoken)
+def test_a_closed_stdout_is_no_fault(tiny: Place, words: tuple[str, ...]) -> None:
+    assert tiny.run("-q", *words, before=("sh", "-c", 'exec "$@" >&-', "sh")) == Ran(0, "", "")
+
+
+def test_a_closed_stderr_is_no_fault(tiny: Place) -> None:
+    ran = tiny.run("build", "tiny@v1", before=("sh", "-c", 'exec "$@" 2>&-', "sh"))
+
+    assert (ran.code, ran.out) == (0, f"oci:dist/tiny-v1@{ran.digest}\n")
+
+
+@pytest.mark.parametrize("words", [("list",), ("build", "tiny@v1"), ("completion", "bash")], ids=spoken)
+def test_a_full_stdout_is_told(tiny: Place, words: tuple[str, ...]) -> None:
+    ran = tiny.run("-q", *words, before=("sh", "-c", 'exec "$@" >/dev/full', "sh"))
+
+    assert ran == Ran(7, "", error("cannot write the result to stdout: No space left on device"))
+
+
+@pytest.mark.parametrize(
+    "words", [("list",), ("build", "tiny@v1"), ("init",), ("--lock", "{lock}", "build", "tiny@v1")], ids=spoken
+)
+def test_a_working_folder_that_was_deleted_is_told(tiny: Place, words: tuple[str, ...]) -> None:
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    said = [word.format(lock=tiny.lock) for word in words]
+
+    ran = tiny.run("-q", *said, before=("sh", "-c", script, "sh"))
+
+    assert ran == Ran(2, "", error("the working folder was deleted", hint="cd to one that exists"))
 
 
 @pytest.mark.parametrize("words", [("--help",), ("list",), ("show", "tiny@v1"), ("plan", "tiny@v1"), ("cache",)])
@@ -217,8 +283,6 @@ def test_building_from_a_folder_imports_nothing_heavy(tiny: Place) -> None:
 
 
 def python(place: Place, code: str) -> Ran:
-    import subprocess
-
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=place.root, capture_output=True, text=True, timeout=60, check=False
     )

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     import docker
 
-DOCKER = [pytest.mark.docker, pytest.mark.xdist_group("docker")]
-"""The marks of a module: it needs an engine, and no two tests use one at a time."""
+DOCKER = pytest.mark.docker
+"""The mark of a module that needs an engine. Tests may share one: each gives its images a name of its own."""
 
 _STEERING = ("HF_", "HUGGING", "TRANSFORMERS_", "BAKE_", "XDG_", "LC_", "NO_COLOR", "FORCE_COLOR", "TTY_", "PYTHON")
 _SECONDS = 300

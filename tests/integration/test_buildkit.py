@@ -54,7 +54,7 @@ def test_a_folder_is_copied(shop: Shop) -> None:
 
     assert built.out.startswith(shop.image)
     assert run_container(shop.engine, shop.image, "verify", "--level", "full").code == 0
-    assert not unchecked(shop.engine)
+    assert not unchecked(shop)
 
 
 def test_progress_is_shown_on_stderr_and_not_when_quiet(shop: Shop) -> None:
@@ -111,7 +111,7 @@ def test_a_gated_model_without_a_token_is_refused(shop: Shop, hub: FakeHub) -> N
         "hint: a Hub that refuses a file sends its refusal instead: ask for access on the model's page, then "
         "`hf auth login`, or set HF_TOKEN; otherwise find out who changed the file\n"
     )
-    assert not unchecked(shop.engine)
+    assert not unchecked(shop)
 
 
 def test_wrong_bytes_from_the_hub_keep_the_old_image(shop: Shop, hub: FakeHub) -> None:
@@ -130,7 +130,7 @@ def test_wrong_bytes_from_the_hub_keep_the_old_image(shop: Shop, hub: FakeHub) -
         f"expected sha256:{expected}, found sha256:{found}\n"
     )
     assert shop.engine.id(shop.image) == old
-    assert not unchecked(shop.engine)
+    assert not unchecked(shop)
 
 
 def test_an_interrupted_build_keeps_the_old_image_and_stops_the_builder(shop: Shop, hub: FakeHub) -> None:
@@ -150,7 +150,7 @@ def test_an_interrupted_build_keeps_the_old_image_and_stops_the_builder(shop: Sh
     assert err.endswith("interrupted\n")
     assert time.monotonic() - since < 4
     assert shop.engine.id(shop.image) == old
-    assert not unchecked(shop.engine)
+    assert not unchecked(shop)
 
 
 def test_an_unknown_builder_is_named(shop: Shop) -> None:

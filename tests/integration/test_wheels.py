@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pip
 import pytest
 
 from tests.integration.engine import DOCKER, Shop, run_container
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 pytestmark = DOCKER
 
@@ -98,15 +100,8 @@ def test_a_wheel_that_writes_outside_the_site_folder_is_refused(classic_shop: Sh
 
 
 def test_the_rendered_folder_installs_the_wheel_by_its_hash_without_bake(shop: Shop, tmp_path: Path) -> None:
-    """The base gets this machine's own pip, and the wheel from a context that stands for an index."""
-    import pip
-
-    package = str(tmp_path / "pip")
-    shop.root.joinpath("unused").mkdir()
-    import shutil
-    from pathlib import Path as Folder
-
-    shutil.copytree(Folder(pip.__file__).parent, package)
+    """The base gets the tests' own pip, and a folder that stands for an index."""
+    shutil.copytree(Path(pip.__file__).parent, tmp_path / "pip")
     base = f"{shop.name}-base:v1"
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels" / NAME).write_bytes(wheel(GOOD))

@@ -55,11 +55,20 @@ FILE_SETS = st.lists(FILES, min_size=1, max_size=4, unique_by=lambda file: file.
 EXCLUDED = st.lists(
     st.builds(Excluded, path=TEXTS, size=st.none() | SIZES, reason=TEXTS), max_size=3, unique_by=lambda left: left.path
 )
+_NAMES = r"[A-Za-z0-9][A-Za-z0-9._-]{0,4}(:[0-9]{1,5}(?=/))?(/[a-z0-9][a-z0-9._-]{0,4}){0,2}"
+_REFERENCES = st.from_regex(rf"(docker:)?{_NAMES}(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,4}})?", fullmatch=True)
+IMAGES = st.one_of(
+    _REFERENCES,
+    st.builds("{}@{}".format, _REFERENCES, DIGESTS),
+    LINES.map(str.strip).filter(lambda path: path and "\t" not in path).map("oci:{}".format),
+)
+"""What a base may be built on: in a registry, in the daemon, or in a layout at any path."""
+
 BASES = st.lists(
     st.builds(
         Base,
         name=WORDS.filter(lambda name: name != SCRATCH),
-        image=st.from_regex(r"(oci:)?[a-z0-9/:.@-]{1,12}", fullmatch=True),
+        image=IMAGES,
         digest=st.none() | DIGESTS,
         verl=st.none() | st.just("0.9.1"),
         wheels=st.lists(WHEELS, max_size=2, unique_by=lambda wheel: wheel.name).map(

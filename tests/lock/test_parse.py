@@ -16,7 +16,7 @@ DRAFT = 'version = 1\n\n[[model]]\nname = "tiny"\nversion = "v1"\nsource = "hf:/
 
 GRAMMAR = "lower-case letters and digits, with single '.', '_' or '-' between them, at most 63 characters"
 SOURCES = "hf://ORG/NAME (Hugging Face Hub) or dir://PATH (a folder, relative to the lock)"
-IMAGE = "a reference of a registry, or oci:PATH (relative to the lock)"
+IMAGE = "a reference of a registry (HOST/NAME:TAG), docker:NAME:TAG in the daemon, or oci:PATH relative to the lock"
 RUN = r"'a\nRUN b'"
 PACK_ANEW = "delete packer and every [[model.layer]] record of the model; the next build writes them anew"
 MEND = "take the file back from version control, or mend the line and run: bake lock --check"

@@ -1,0 +1,65 @@
+"""What the documentation says of codes and commands is what bake does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bake.cli import group
+from bake.cli.main import BUG, INTERRUPTED
+from bake.errors import BakeError
+
+ROOT = Path(__file__).parents[1]
+_ROW = re.compile(r"^\| (\d+) \| ", re.MULTILINE)
+_TREE = re.compile(r"(\w+) +(\d) {3}")
+_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\$ bake +([a-z]+)(.*)$", re.MULTILINE)
+_TARGET = re.compile(r"^\$ make ([a-z]+)", re.MULTILINE)
+
+NO_ERROR = {0, BUG, INTERRUPTED, 141}
+README = "\n".join(_BLOCK.findall((ROOT / "README.md").read_text("utf-8")))
+TYPED = _COMMAND.findall(README)
+
+
+def test_every_exit_code_is_in_the_table_and_no_other() -> None:
+    table = (ROOT / "docs" / "exit-codes.md").read_text("utf-8")
+
+    listed = [int(code) for code in _ROW.findall(table)]
+    assert listed == sorted({error.code for error in BakeError.__subclasses__()} | NO_ERROR)
+
+
+def test_each_class_of_error_has_a_code_of_its_own_and_stands_in_the_tree() -> None:
+    import bake.errors
+
+    codes = {error.__name__: error.code for error in BakeError.__subclasses__()}
+
+    assert len(set(codes.values())) == len(codes)
+    assert {name: int(code) for name, code in _TREE.findall(bake.errors.__doc__ or "")} == codes
+
+
+def test_every_code_has_an_example() -> None:
+    text = (ROOT / "docs" / "exit-codes.md").read_text("utf-8").partition("## An example of each")[2]
+
+    shown = {int(code) for code in re.findall(r"^(\d+)[, ]", text, re.MULTILINE)}
+    assert shown == {error.code for error in BakeError.__subclasses__()} | NO_ERROR - {0}
+
+
+def test_the_readme_shows_commands() -> None:
+    assert {command for command, _ in TYPED} >= {"init", "add", "build", "verify", "plan", "run", "render"}
+
+
+@pytest.mark.parametrize(("command", "words"), TYPED, ids=lambda text: text.split()[0] if text.strip() else "alone")
+def test_every_command_and_option_of_the_readme_exists(command: str, words: str) -> None:
+    known = group.bake.commands[command]
+
+    options = {option for parameter in known.params for option in parameter.opts}
+    own = words.partition(" #")[0].partition(" -- ")[0]
+    assert {word for word in own.split() if re.fullmatch("--?[a-z-]*[a-z]", word)} <= options
+
+
+def test_every_target_of_make_in_the_readme_exists() -> None:
+    made = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+
+    assert set(_TARGET.findall(README)) <= made
