@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -154,12 +155,10 @@ def test_an_unpacked_image_is_compared_with_the_record_in_it(built: Place, bake:
 
 
 def unpack(place: Place, folder: Path) -> None:
-    import tarfile
-
     layout = Layout(image_of(place))
+    folder.mkdir()
     for layer in layout.image().manifest.layers:
-        with tarfile.open(layout.blob(layer.digest)) as archive:
-            archive.extractall(folder, filter="data")
+        subprocess.run(["tar", "-C", str(folder), "-xf", str(layout.blob(layer.digest))], check=True)
 
 
 # --- images
