@@ -11,7 +11,7 @@
     ├── ImageError      8   an image or a base image is missing, malformed or of an unknown kind
     └── DaemonError     9   Docker is not there, may not be used, or refused
 
-Exit code 0 is success and 130 an interrupt (Ctrl-C). docs/exit-codes.md says the same for users.
+Exit code 0 is success, 130 an interrupt (Ctrl-C) and 143 SIGTERM. docs/exit-codes.md says the same for users.
 """
 
 from __future__ import annotations
@@ -64,3 +64,7 @@ class ImageError(BakeError):
 
 class DaemonError(BakeError):
     code = 9
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: everything is put down in order, as after Ctrl-C."""

@@ -162,6 +162,12 @@ class Store:
                 target.unlink(missing_ok=True)
             disk.link(path, target)
 
+    def drop_layer(self, diff_id: Digest) -> None:
+        """Delete a layer that must not be kept."""
+        path = self._path("layers", diff_id)
+        with disk.writing(path):
+            path.unlink(missing_ok=True)
+
     def is_proven(self, path: Path, digest: Digest) -> bool:
         """Whether this very file was proven to have a digest, and was not written to since."""
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from bake import errors
 from bake.cli import group
-from bake.cli.main import BUG, INTERRUPTED
+from bake.cli.main import BUG, INTERRUPTED, TERMINATED
 
 ROOT = Path(__file__).parents[1]
 _ROW = re.compile(r"^\| (\d+) \| ", re.MULTILINE)
@@ -21,7 +21,7 @@ _TARGET = re.compile(r"^\$ make ([a-z]+)", re.MULTILINE)
 CODES = {
     error.__name__: error.code for error in errors.BakeError.__subclasses__() if error.__module__ == errors.__name__
 }
-NO_ERROR = {0, BUG, INTERRUPTED, 141}
+NO_ERROR = {0, BUG, INTERRUPTED, TERMINATED, 141}
 README = "\n".join(_BLOCK.findall((ROOT / "README.md").read_text("utf-8")))
 TYPED = _COMMAND.findall(README)
 

@@ -17,7 +17,7 @@ from bake.api.packing import pack_all
 from bake.api.scanning import refuse_tokens
 from bake.api.verifying import refuse, verify_image
 from bake.api.wheels import wheels_layer
-from bake.errors import DaemonError, LockError, OutputError
+from bake.errors import CheckFailed, DaemonError, LockError, OutputError
 from bake.image import LAYER, AddedLayer, Descriptor, Image, append
 from bake.layer import stream_entries
 from bake.layout import Layout
@@ -128,7 +128,13 @@ def _make(workspace: Workspace, image_plan: ImagePlan, layout: Layout, *, daemon
     weights = [item for item in packed if all(plan.is_weights(file.path) for file in item.plan.files)]
     proven = {layer.digest for layer in below} | {item.digest for item in weights}
     public = {item.digest for item in packed if from_hub(image_plan, item.plan.model)}
-    refuse_tokens(image, layout, proven=proven, public=public | ({wheels.descriptor.digest} if wheels else set()))
+    try:
+        refuse_tokens(image, layout, proven=proven, public=public | ({wheels.descriptor.digest} if wheels else set()))
+    except CheckFailed:
+        for item in packed:
+            if item.digest not in proven:
+                workspace.store.drop_layer(item.digest)
+        raise
     return _Made(image=image, packed=packed, blobs=blobs, base_layers=len(below))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bake import buildx
-from bake.errors import DaemonError, UsageError
+from bake.errors import DaemonError, Terminated, UsageError
 from bake.lock import ModelId
 from bake.plan import WORKDIR
 
@@ -109,7 +109,9 @@ def _start(command: list[str]) -> tuple[int, str]:
                 tail = (tail + part)[-_TAIL:]
                 sys.stderr.buffer.write(part)  # as it comes: progress bars draw with what is not yet a line
                 sys.stderr.flush()
-        except KeyboardInterrupt:  # docker has had it too, and passes it on
+        except KeyboardInterrupt as error:  # docker has had Ctrl-C too, and passes it on
+            if isinstance(error, Terminated):
+                started.terminate()
             started.wait()
             raise
     return started.returncode, tail.decode(errors="replace")

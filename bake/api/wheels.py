@@ -58,7 +58,7 @@ def open_wheels(workspace: Workspace, wheels: tuple[Wheel, ...]) -> Iterator[dic
 
 
 def fetch_wheel(workspace: Workspace, wheel: Wheel) -> Path:
-    """A wheel in the store. Raises NetworkError where pip cannot fetch it, DigestError where it is another."""
+    """A wheel in the store. Raises NetworkError where pip cannot fetch it, ImageError where it is another."""
     if found := workspace.store.sound_file(wheel.digest):
         return found
     if workspace.offline:

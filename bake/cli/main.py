@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 from typing import TYPE_CHECKING, NoReturn, TextIO
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 import click
 
 from bake.cli.group import bake, nobody_listens
-from bake.errors import BakeError, CheckFailed
+from bake.errors import BakeError, CheckFailed, Terminated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,16 +23,28 @@ BUG = 70
 INTERRUPTED = 130
 """The exit code of Ctrl-C: 128 + SIGINT."""
 
+TERMINATED = 143
+"""The exit code of SIGTERM: 128 + SIGTERM."""
+
 
 def main() -> NoReturn:
     """The `bake` command."""
     sys.stdout = sys.stdout or _nowhere()
     sys.stderr = sys.stderr or _nowhere()
+    signal.signal(signal.SIGTERM, _terminate)
     code = run(sys.argv[1:])
-    if code == INTERRUPTED:  # threads that wait for a silent host would keep the interpreter, and hold nothing of value
+    if code in {
+        INTERRUPTED,
+        TERMINATED,
+    }:  # threads that wait for a silent host would keep the interpreter, and hold nothing of value
         sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _terminate(_number: int, _frame: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whoever sends it twice does not want to wait
+    raise Terminated
 
 
 def _nowhere() -> TextIO:
@@ -54,9 +67,10 @@ def run(arguments: Sequence[str]) -> int:
         return said.tell(error, code=2, message=error.format_message(), hint=f"{help_path} --help")
     except click.ClickException as error:
         return said.tell(error, code=2, message=error.format_message(), hint=None)
-    except (click.Abort, KeyboardInterrupt):
-        print("interrupted", file=sys.stderr)  # noqa: T201
-        return INTERRUPTED
+    except (click.Abort, KeyboardInterrupt) as error:
+        terminated = isinstance(error.__cause__ or error, Terminated)
+        print("terminated" if terminated else "interrupted", file=sys.stderr)  # noqa: T201
+        return TERMINATED if terminated else INTERRUPTED
     except SystemExit:  # click's word for a reader of stdout that has gone
         return nobody_listens()
     except Exception:  # noqa: BLE001 - what nothing else knew of is a fault of bake's own
