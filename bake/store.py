@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
 import os
 import tempfile
@@ -25,16 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from bake import disk
-from bake.digest import CHUNK, Digest, read_into, stream_digest
+from bake.digest import CHUNK, Digest, read_into
 from bake.errors import DigestError, OutputError
+from bake.memory import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from bake.snapshot import Fingerprint
-
-_RACE_NS = 2_000_000_000
-"""A file changed this recently may change again within one tick of its clock, so its hash is not remembered."""
 
 _HEX_DIGITS = 64
 _KINDS = ("files", "layers", "partial", "work", "memory")
@@ -53,11 +49,12 @@ class Usage:
     shared: int = 0
 
 
-class Store:
+class Store(Memory):
     """Opened lazily: nothing is created before something is kept."""
 
     def __init__(self, root: Path, *, tell: Callable[[str], object] = lambda _: None) -> None:
         """`tell` is told when another bake is waited for."""
+        super().__init__(root / "memory")
         self.root = root
         self.tell = tell
 
@@ -168,53 +165,6 @@ class Store:
         with disk.writing(path):
             path.unlink(missing_ok=True)
 
-    def is_proven(self, path: Path, digest: Digest) -> bool:
-        """Whether this very file was proven to have a digest, and was not written to since."""
-        try:
-            return self._recall("blob", _blob_key(path.stat())) == digest.hex
-        except OSError:
-            return False
-
-    def prove(self, path: Path, digest: Digest) -> None:
-        """Remember that a file has a digest. The caller has proven it, and nothing has written to the file since."""
-        with _reading(path):
-            key = _blob_key(path.stat())
-        self._remember("blob", key, digest.hex)
-
-    def forget(self, path: Path) -> None:
-        """Unlearn what a file's bytes are: they turned out to be others."""
-        with contextlib.suppress(OSError):
-            self._memory("blob", _blob_key(path.stat())).unlink(missing_ok=True)
-
-    def check(self, path: Path, digest: Digest, *, advance: Callable[[int], object] = lambda _: None) -> bool:
-        """Whether a file has a digest: from memory if it can be, else by reading it once."""
-        if self.is_proven(path, digest):
-            return True
-        with _reading(path), path.open("rb", buffering=0) as stream:
-            before = _blob_key(os.fstat(stream.fileno()))
-            found, _ = stream_digest(stream, advance=advance)
-            unchanged = _blob_key(os.fstat(stream.fileno())) == before
-        if found == digest and unchanged:
-            self._remember("blob", before, digest.hex)
-        return found == digest
-
-    # --- memory
-
-    def diff_id(self, key: Digest) -> Digest | None:
-        """The diff_id of a layer that was packed before, by what decides its bytes (LayerPlan.key)."""
-        return _digest(self._recall("diff-id", key.hex))
-
-    def remember_diff_id(self, key: Digest, diff_id: Digest) -> None:
-        self._remember("diff-id", key.hex, diff_id.hex)
-
-    def hash(self, fingerprint: Fingerprint) -> Digest | None:
-        """The sha256 of a file in a folder, if it is as it was when it was last hashed."""
-        return _digest(self._recall("hash", _key(fingerprint)))
-
-    def remember_hash(self, fingerprint: Fingerprint, digest: Digest) -> None:
-        if max(fingerprint.mtime_ns, fingerprint.ctime_ns) < time.time_ns() - _RACE_NS:
-            self._remember("hash", _key(fingerprint), digest.hex)
-
     # --- housekeeping
 
     @contextlib.contextmanager
@@ -300,18 +250,6 @@ class Store:
     def _path(self, kind: str, digest: Digest) -> Path:
         return self.root / kind / digest.hex[:2] / digest.hex[2:]
 
-    def _recall(self, kind: str, key: str) -> str | None:
-        try:
-            return self._memory(kind, key).read_text("ascii")
-        except (OSError, UnicodeDecodeError):
-            return None
-
-    def _remember(self, kind: str, key: str, value: str) -> None:
-        disk.write(self._memory(kind, key), value.encode(), sync=False)
-
-    def _memory(self, kind: str, key: str) -> Path:
-        return self.root / "memory" / kind / key[:2] / key[2:]
-
 
 def _whole(path: Path, size: int | None) -> Path | None:
     try:
@@ -356,14 +294,6 @@ def _continue(
     return Digest(hasher.hexdigest())
 
 
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"cannot read {path}: {error.strerror}") from error
-
-
 def building(folder: Path) -> str:
     """The name of the lock that is held while an image is put together in a layout."""
     return f"layout {folder.resolve()}"
@@ -382,31 +312,3 @@ def _delete(path: Path) -> bool:
 
 def _used_within(status: os.stat_result, days: float) -> bool:
     return days > 0 and max(status.st_mtime, status.st_atime) > time.time() - days * 86400
-
-
-def _blob_key(status: os.stat_result) -> str:
-    """A blob's identity and age: its modification time is that of its one writing, and links do not change it.
-
-    What was written is not synced to disk, for speed; so what is known of it holds until the machine starts again.
-    """
-    return _key((_boot(), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
-
-
-@functools.cache
-def _boot() -> str:
-    """What names this start of the machine (random(4), boot_id); nothing where the system does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        return ""
-
-
-def _key(value: object) -> str:
-    return Digest.of(repr(value).encode()).hex
-
-
-def _digest(text: str | None) -> Digest | None:
-    try:
-        return Digest.parse_hex(text) if text else None
-    except ValueError:
-        return None
