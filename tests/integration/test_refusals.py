@@ -243,7 +243,7 @@ def test_a_load_that_is_interrupted_keeps_the_old_image(shop: Shop) -> None:
 
     out, err = started.communicate(timeout=30)
     assert (started.returncode, out) == (130, "")
-    assert err.endswith("interrupted\n")
+    assert "\ninterrupted\n" in err  # a socket that the SDK drops may be told of behind it
     assert shop.engine.id(shop.image) == old
     shop.build()
     assert shop.engine.id(shop.image) != old
