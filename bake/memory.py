@@ -70,6 +70,13 @@ class Memory:
     def remember_diff_id(self, key: Digest, diff_id: Digest) -> None:
         self._remember("diff-id", key.hex, diff_id.hex)
 
+    def packed(self, key: Digest) -> Digest | None:
+        """The diff_id that the files of a layer gave when they were packed, as the lock said they would."""
+        return _digest(self._recall("packed", key.hex))
+
+    def remember_packed(self, key: Digest, diff_id: Digest) -> None:
+        self._remember("packed", key.hex, diff_id.hex)
+
     def hash(self, fingerprint: Fingerprint) -> Digest | None:
         """The sha256 of a file in a folder, if it is as it was when it was last hashed."""
         return _digest(self._recall("hash", _key(fingerprint)))

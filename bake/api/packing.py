@@ -58,7 +58,7 @@ def find_layer(workspace: Workspace, item: LayerPlan, layout: Layout, *, read: b
     With `read`, a blob that this machine does not know yet is read once, to prove it. Where the lock names another
     diff_id than the one that these files give, the layer must be packed, to tell which is wrong.
     """
-    remembered = workspace.store.diff_id(item.key)
+    remembered = workspace.store.diff_id(item.key) or workspace.store.packed(item.key)
     diff_id = item.diff_id or remembered
     if diff_id is None or (remembered or diff_id) != diff_id:
         return None
@@ -145,6 +145,8 @@ def _pack_one(
     workspace.store.keep_layer(path, diff_id)
     if item.diff_id is None:  # then every file in it was proven by its own sha256
         workspace.store.remember_diff_id(item.key, diff_id)
+    else:
+        workspace.store.remember_packed(item.key, diff_id)
     return diff_id
 
 

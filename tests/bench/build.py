@@ -7,7 +7,6 @@ and with --big the peak memory at 8 GiB (sparse files). About 8 GB of disk below
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -16,7 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bake.digest import Digest
+from bake.image import LAYER, AddedLayer, append
+from bake.layer import File, pack_entries
+from bake.layout import Layout
 from bake.lock import Base, ModelId
 from bake.lock.dump import dumps
 from bake.lock.parse import parse
@@ -139,16 +140,18 @@ def without_layers(lock: str) -> str:
 
 
 def on_another_base(shop: Workshop) -> str:
-    """The lock with its model on a base: a small image of its own, in another OCI layout."""
-    small = "small@v1.0.0"
-    write_model(shop.folder / "small", shards=1, shard_size=1 << 20)
-    lock, base = shop.folder / "small.lock", shop.folder / "base"
-    pin(lock, small, "dir://small", cache=shop.folder / "store")
-    run(bake("--lock", lock, "build", small, "--to", f"oci:{base}"), cache=shop.folder / "store")
-    digest = json.loads((base / "index.json").read_text("utf-8"))["manifests"][0]["digest"]
+    """The lock with its model on a base: a small image in another OCI layout."""
+    layout = Layout(shop.folder / "base")
+    layout.prepare("base")
+    layer = layout.add(pack_entries([File.of("etc/base", b"a base\n")]), media_type=LAYER)
+    added = AddedLayer(descriptor=layer, created_by="a base")
+    base = append(None, [added], environment={}, labels={}, entrypoint=(), command=(), workdir="")
+    layout.stage(base)
+    layout.publish(base, model="base", tag="base")
     found = parse(shop.lock)
     model = replace(found.find(ModelId.parse(MODEL)), base="other")
-    return dumps(found.with_base(Base(name="other", image="oci:base", digest=Digest.parse(digest))).with_model(model))
+    other = Base(name="other", image="oci:base", digest=base.descriptor.digest)
+    return dumps(found.with_base(other).with_model(model))
 
 
 def emptied(folder: Path) -> Path:
