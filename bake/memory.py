@@ -1,9 +1,9 @@
 """Memory: what was once computed of files, so that they need not be read again. Losing it costs time, no more.
 
-    blob/…       the sha256 of a blob that bake wrote, by its inode, size and modification time
-    hash/…       the sha256 of a file in a model's folder, by its fingerprint
-    diff-id/…    the diff_id of a layer, by what decides its bytes: each file's sha256 was proven in the same read
-    packed/…     the same, where files were packed and gave the diff_id that the lock has for them
+blob/…       the sha256 of a blob that bake wrote, by its inode, size and modification time
+hash/…       the sha256 of a file in a model's folder, by its fingerprint
+diff-id/…    the diff_id of a layer, by what decides its bytes: each file's sha256 was proven in the same read
+packed/…     the same, where files were packed and gave the diff_id that the lock has for them
 """
 
 from __future__ import annotations
