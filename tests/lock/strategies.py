@@ -97,7 +97,7 @@ def layers(draw: st.DrawFn, files: Sequence[RecordedFile]) -> tuple[LockedLayer,
 
 @st.composite
 def asked(draw: st.DrawFn, model: ModelId, *, bases: Sequence[str], others: Sequence[ModelId]) -> LockedModel:
-    """A model that is not resolved yet."""
+    """A model that is not resolved yet: what the Hub says of it, its license and its gate, is not known either."""
     source = draw(HUB_SOURCES | FOLDER_SOURCES)
     return LockedModel(
         id=model,
@@ -109,8 +109,6 @@ def asked(draw: st.DrawFn, model: ModelId, *, bases: Sequence[str], others: Sequ
         critic=draw(st.none() | st.sampled_from(others)),
         reward_model=draw(st.none() | st.sampled_from(others)),
         trust_remote_code=draw(st.booleans()),
-        license=draw(st.none() | TEXTS),
-        gated=draw(st.booleans()),
         comment=draw(COMMENTS),
     )
 
@@ -120,7 +118,8 @@ def resolved(draw: st.DrawFn, model: LockedModel) -> LockedModel:
     """A model with its files, perhaps with its layers, and perhaps edited since."""
     files = draw(FILE_SETS)
     paths = {file.path for file in files}
-    locked = model.resolve(
+    told = replace(model, license=draw(st.none() | TEXTS), gated=draw(st.booleans()))
+    locked = told.resolve(
         files=files,
         excluded=[left for left in draw(EXCLUDED) if left.path not in paths],
         commit=draw(COMMITS) if model.source.startswith("hf://") else None,
