@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from bake import tar
 from bake.digest import CHUNK, Digest, read_into
 from bake.errors import ImageError
-from bake.image import INDEX, canonical
+from bake.image import INDEX, LAYOUT_MARK, canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from bake.image import Blobs, Descriptor, Image
 
-_MARK = b'{"imageLayoutVersion":"1.0.0"}'
 _MODE = 0o644
 
 
@@ -45,7 +44,7 @@ def stream_archive(
     if oci:
         documents[f"blobs/sha256/{image.descriptor.digest.hex}"] = image.manifest.dumps()
         documents["index.json"] = _index(image, name=name)
-        documents["oci-layout"] = _MARK
+        documents["oci-layout"] = LAYOUT_MARK
     for path in sorted(documents):
         yield tar.file_header(path, size=len(documents[path]), mode=_MODE)
         yield documents[path] + bytes(tar.padding(len(documents[path])))

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
-from bake.archive import archive_size, stream_archive
+from bake.archive import stream_archive
 from bake.digest import Digest
 from bake.errors import DaemonError
 from bake.image import LAYER, Descriptor, ImageConfig, Manifest, Platform, parse_json
@@ -146,9 +146,6 @@ class Daemon:
             if "error" in line:
                 raise _refused(str(line["error"]))
         return self.named(name)
-
-    def load_size(self, image: Image, *, send: Collection[Digest]) -> int:
-        return archive_size(image, send=send)
 
     def files(self, reference: str, folder: str) -> Iterator[tuple[str, int, BinaryIO]]:
         """Path, size and bytes of every regular file below a folder of an image (without a slash at either end).

@@ -36,6 +36,9 @@ _DOCKER = {
 }
 """Docker's names for the same documents and layers (image-spec, "Compatibility Matrix")."""
 
+LAYOUT_MARK = b'{"imageLayoutVersion":"1.0.0"}'
+"""The content of `oci-layout` (image-layout.md, "oci-layout file")."""
+
 EPOCH = "1970-01-01T00:00:00Z"
 
 

@@ -20,6 +20,7 @@ from bake.digest import Digest
 from bake.errors import ImageError, OutputError
 from bake.image import (
     INDEX,
+    LAYOUT_MARK,
     MANIFEST,
     Descriptor,
     Image,
@@ -40,7 +41,6 @@ MODEL = "dev.bake.model"
 _ATTESTATION = "vnd.docker.reference.type"
 _ELSEWHERE = "give another path, as --to oci:PATH, or remove it"
 
-_MARK = b'{"imageLayoutVersion":"1.0.0"}'
 _LIMIT = 4 << 20
 """Bytes of a manifest, index or config; registries take no more (distribution-spec, "Pushing Manifests")."""
 
@@ -151,7 +151,7 @@ class Layout:
             if (self.path / "index.json").exists():
                 self._check_holds(model)
             self.path.mkdir(parents=True, exist_ok=True)
-        disk.write(self.path / "oci-layout", _MARK)  # first of all: a folder with this mark can be taken up again
+        disk.write(self.path / "oci-layout", LAYOUT_MARK)  # first of all: a folder with this mark can be taken up again
         with disk.writing(self.path):
             self._blobs.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(self.partial, ignore_errors=True)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bake.api import Built, Forecast, Verified
-    from bake.entrypoint.fault import Fault
     from bake.lock import Lock, LockedModel
     from bake.store import Usage
 
@@ -263,20 +262,10 @@ def verify_document(verified: Verified) -> dict[str, Any]:
                 "folder": model.folder,
                 "files": model.files,
                 "size": model.size,
-                "faults": [_fault_document(fault) for fault in model.faults],
+                "faults": [fault.document() for fault in model.faults],
             }
             for model in verified.models
         ],
-    }
-
-
-def _fault_document(fault: Fault) -> dict[str, str]:
-    return {
-        "path": fault.path,
-        "kind": fault.kind,
-        "expected": fault.expected,
-        "found": fault.found,
-        "hint": fault.hint,
     }
 
 

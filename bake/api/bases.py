@@ -32,16 +32,22 @@ def open_base(workspace: Workspace, base: Base | None, layout: Layout, *, daemon
     """
     if base is None:
         return None
-    if base.digest is None:
-        raise LockError(f"base {base.name} ({base.image}) has no digest yet", hint="bake lock")
+    digest = locked_digest(base)
     if base.image.startswith(_OCI):
-        image = _from_layout(workspace, base, base.digest, layout)
+        image = _from_layout(workspace, base, digest, layout)
         if daemon is not None:
             check_platform(base, image.config, daemon)
         return image
     if daemon is None:
         raise _needs_daemon(base)
-    return _from_daemon(workspace, base, base.digest, daemon)
+    return _from_daemon(workspace, base, digest, daemon)
+
+
+def locked_digest(base: Base) -> Digest:
+    """What a base resolved to. Raises LockError where it is not resolved yet."""
+    if base.digest is None:
+        raise LockError(f"base {base.name} ({base.image}) has no digest yet", hint="bake lock")
+    return base.digest
 
 
 def check_platform(base: Base, config: ImageConfig, daemon: Daemon) -> None:

@@ -17,6 +17,8 @@ from bake.api.packing import pack_all
 from bake.api.scanning import refuse_tokens
 from bake.api.verifying import refuse, verify_image
 from bake.api.wheels import wheels_layer
+from bake.api.workspace import shown_path
+from bake.archive import archive_size
 from bake.errors import CheckFailed, DaemonError, LockError, OutputError
 from bake.image import LAYER, AddedLayer, Descriptor, Image, append
 from bake.layer import stream_entries
@@ -87,7 +89,7 @@ def _build_layout(workspace: Workspace, image_plan: ImagePlan, output: Output, *
         made = _make(workspace, image_plan, layout, daemon=None)
         layout.publish(made.image, model=str(image_plan.id), tag=image_plan.id.version)
     digest = made.image.descriptor.digest
-    reference = f"oci:{workspace.shown(layout.path)}@{digest}"
+    reference = f"oci:{shown_path(layout.path)}@{digest}"
     return _built(workspace, image_plan, made, output, digest=digest, reference=reference, frozen=frozen)
 
 
@@ -157,7 +159,8 @@ def _work_layout(workspace: Workspace, image_plan: ImagePlan) -> Iterator[Layout
 def _load(workspace: Workspace, made: _Made, daemon: Daemon, *, name: str) -> tuple[DaemonImage, int]:
     """Send the layers that the daemon lacks. Should it turn out to lack others after all, it is sent all of them."""
     own = [layer.digest for layer in made.image.manifest.layers]
-    mine = {digest for digest in own if made.blobs.size(digest) and digest not in _elsewhere(made)}
+    elsewhere = {layer.digest for layer in made.blobs.elsewhere} if isinstance(made.blobs, WithBase) else set()
+    mine = {digest for digest in own if made.blobs.size(digest)} - elsewhere
     known = daemon.known_layers(made.image.config.diff_ids)
     send = {digest for digest, diff_id in zip(own, made.image.config.diff_ids, strict=True) if diff_id not in known}
     try:
@@ -171,14 +174,9 @@ def _load(workspace: Workspace, made: _Made, daemon: Daemon, *, name: str) -> tu
 def _send(
     workspace: Workspace, made: _Made, daemon: Daemon, *, name: str, send: set[Digest]
 ) -> tuple[DaemonImage, int]:
-    size = daemon.load_size(made.image, send=send)
+    size = archive_size(made.image, send=send)
     with workspace.progress.task(f"{name}: loading into Docker", size) as advance:
         return daemon.load(made.image, made.blobs, name=name, send=send, advance=advance), size
-
-
-def _elsewhere(made: _Made) -> set[Digest]:
-    """Layers that are the daemon's own base and lie in no layout."""
-    return {layer.digest for layer in made.blobs.elsewhere} if isinstance(made.blobs, WithBase) else set()
 
 
 def _built(

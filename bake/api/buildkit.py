@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bake import buildx, disk, plan, render
-from bake.api.bases import find_in_daemon, source_layout
+from bake.api.bases import find_in_daemon, locked_digest, source_layout
 from bake.api.building import Built, check_name, from_hub
 from bake.api.locking import differences
 from bake.api.rendering import render_plan, write_rendered
@@ -23,10 +23,10 @@ from bake.api.resolving import resolve
 from bake.api.scanning import known_tokens, refuse_tokens, refuse_tokens_in
 from bake.api.verifying import refuse, verify_image
 from bake.api.wheels import open_wheels
-from bake.api.workspace import offline_error
+from bake.api.workspace import offline_error, shown_path
 from bake.daemon import Daemon
 from bake.digest import CHUNK
-from bake.errors import CheckFailed, LockError, SourceError
+from bake.errors import CheckFailed, SourceError
 from bake.layout import Layout
 from bake.scan import Scanner
 from bake.store import building
@@ -95,15 +95,13 @@ def _request(
     base_layers: int | None = None
     if base is None:
         base_layers = 0
-    elif base.digest is None:
-        raise LockError(f"base {base.name} ({base.image}) has no digest yet", hint="bake lock")
-    elif base.image.startswith("oci:"):
-        layout, image = source_layout(workspace, base, base.digest)
+    elif (digest := locked_digest(base)) and base.image.startswith("oci:"):
+        layout, image = source_layout(workspace, base, digest)
         contexts[render.BASE] = f"oci-layout://{layout.path}@{base.digest}"
         base_layers = len(image.manifest.layers)
     elif base.image.startswith("docker:"):
         with contextlib.closing(Daemon.connect()) as daemon:
-            base_layers = len(find_in_daemon(workspace, base, base.digest, daemon).config.diff_ids)
+            base_layers = len(find_in_daemon(workspace, base, digest, daemon).config.diff_ids)
     rendered = render_plan(workspace, image_plan, base_layers=base_layers)
     write_rendered(rendered, folder / "context")
     if base is not None and base.wheels:
@@ -169,7 +167,7 @@ def _into_layout(workspace: Workspace, image_plan: ImagePlan, request: _Request,
         image_plan,
         output,
         digest=digest,
-        reference=f"oci:{workspace.shown(target.path)}@{digest}",
+        reference=f"oci:{shown_path(target.path)}@{digest}",
         size=sum(layer.size for layer in image.manifest.layers),
         layers=len(image.manifest.layers),
     )

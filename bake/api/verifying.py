@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bake import plan
 from bake.api.workers import Workers, results
+from bake.api.workspace import shown_path
 from bake.digest import Digest, stream_digest
 from bake.entrypoint.fault import report
 from bake.entrypoint.tree import FolderTree
@@ -93,7 +94,7 @@ def verify_target(workspace: Workspace, target: str, *, level: Level, against: M
     path = workspace.default_output(workspace.load().find(model).id)
     if not path.exists():
         raise ImageError(
-            f"{model} is not in a folder: no {workspace.shown(path)}",
+            f"{model} is not in a folder: no {shown_path(path)}",
             hint=f"bake build {model} --to oci; or in Docker: bake run {model} --gpus none -- verify --level full",
         )
     return _verify_layout(workspace, str(path), level=level, against=against or model)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bake.entrypoint.verify import cores
 from bake.errors import BakeError
 
 if TYPE_CHECKING:
@@ -85,8 +85,3 @@ def results(futures: Iterable[Future[_T]]) -> list[_T]:
     if failures:
         raise next((error for error in failures if not isinstance(error, StoppedError)), failures[0])
     return [future.result() for future in ordered]
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

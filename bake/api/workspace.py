@@ -122,9 +122,6 @@ class Workspace:
         """Where the image of a model goes unless told otherwise: `dist/NAME-VERSION` beside the lock."""
         return self.folder / "dist" / f"{model.name}-{model.version}"
 
-    def shown(self, path: Path) -> str:
-        return shown_path(path)
-
     def _text(self) -> str:
         try:
             return self.path.read_bytes().decode()

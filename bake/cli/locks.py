@@ -22,11 +22,12 @@ def init(context: click.Context) -> None:
     It knows one base image, that of verl 0.9 with vLLM, pinned by digest.
     """
     from bake import api
+    from bake.api.workspace import shown_path
 
     said = settings(context)
     workspace = open_workspace(said, path=said.lock or here() / "models.lock")
     api.init(workspace)
-    print_result(said, {"lock": str(workspace.path)}, [workspace.shown(workspace.path)])
+    print_result(said, {"lock": str(workspace.path)}, [shown_path(workspace.path)])
     workspace.progress.note("next: bake add NAME@VERSION hf://ORG/NAME")
 
 

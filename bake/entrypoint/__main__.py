@@ -167,16 +167,7 @@ def _document(found: Mapping[RecordedModel, tuple[Fault, ...]]) -> object:
             "version": model.version,
             "roles": model.roles,
             "path": model.path,
-            "faults": [
-                {
-                    "path": fault.path,
-                    "kind": fault.kind,
-                    "expected": fault.expected,
-                    "found": fault.found,
-                    "hint": fault.hint,
-                }
-                for fault in faults
-            ],
+            "faults": [fault.document() for fault in faults],
         }
         for model, faults in found.items()
     ]

@@ -35,6 +35,16 @@ class Fault:
     found: str
     hint: str
 
+    def document(self) -> dict[str, str]:
+        """As JSON has it."""
+        return {
+            "path": self.path,
+            "kind": self.kind,
+            "expected": self.expected,
+            "found": self.found,
+            "hint": self.hint,
+        }
+
     def __str__(self) -> str:
         """One line, whatever a file is called."""
         return (

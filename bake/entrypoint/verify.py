@@ -65,7 +65,7 @@ def verify(
     if model:
         faults += extras(recorded, entries)
     if model and level == "full":
-        faults += _digest_faults(recorded, _sound(files, faults), tree=tree, jobs=jobs or _cores(), advance=advance)
+        faults += _digest_faults(recorded, _sound(files, faults), tree=tree, jobs=jobs or cores(), advance=advance)
     contents = _each(lambda entry: read_content(entry, tree), _sound(files, faults), jobs=_READERS)
     faults += (answer for answer in contents if isinstance(answer, Fault))
     faults += check_structure(
@@ -140,7 +140,7 @@ def _sorted(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     return tuple(sorted(fault for fault in unique if fault.kind != "unreadable" or fault.path not in modes))
 
 
-def _cores() -> int:
+def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

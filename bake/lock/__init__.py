@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from bake.digest import Digest
 from bake.errors import LockError
@@ -26,8 +26,6 @@ FORMAT = (1, 0)
 
 SCRATCH = "scratch"
 """The base that is no base: an image of weights alone."""
-
-Role = Literal["actor", "critic", "reward_model"]
 
 _WORD = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 _WORD_LIMIT = 63
