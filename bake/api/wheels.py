@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import subprocess
 import sys
 import tempfile
@@ -85,13 +86,21 @@ def _download(wheel: Wheel, folder: Path) -> None:
     listed.write_text(requirements((wheel,)))
     words = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--disable-pip-version-check", "--quiet"]
     command = [sys.executable, "-m", "pip", "download", *words, "--dest", str(folder), "-r", str(listed)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # pip is not asked about its own warnings: it dies of them where PYTHONWARNINGS says "error".
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
         raise NetworkError(
-            f"pip could not fetch wheel {wheel.name} {wheel.version}: {' '.join(lines[-2:])}",
+            f"pip could not fetch wheel {wheel.name} {wheel.version}: {_reason(done)}",
             hint="see that pip works here (python -m pip download), and that its index has this version and sha256",
         )
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """What pip says went wrong: its last errors, or the last line of its traceback."""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR: ") and line != "ERROR: Exception:"]
+    return " ".join(errors[-2:] or lines[-1:]) or f"exit code {done.returncode}"
 
 
 def _site_path(wheel: Wheel, name: str) -> str:

@@ -102,6 +102,39 @@ def test_a_wheel_is_fetched_once(lacking: Place, bake: Bake) -> None:
     assert bake("-q", "--offline", "build", "tiny@v1") == first
 
 
+def test_warnings_that_the_user_made_errors_do_not_stop_pip(
+    lacking: Place, bake: Bake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip 23.2, which Python 3.11 brings, raises DeprecationWarning from its own code."""
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    add(lacking, bake, ("tinywheel", wheel("tinywheel", GOOD)))
+
+    assert bake("-q", "build", "tiny@v1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("ERROR: Exception:\nTraceback (most recent call last):\n  File x\nOSError: disk full", "OSError: disk full"),
+        ("ERROR: no such version\nERROR: no matching wheel\nnotice", "ERROR: no such version ERROR: no matching wheel"),
+        ("", "exit code 3"),
+    ],
+)
+def test_the_reason_that_pip_gives_is_told(
+    lacking: Place, bake: Bake, monkeypatch: pytest.MonkeyPatch, said: str, reason: str
+) -> None:
+    add(lacking, bake, ("tinywheel", wheel("tinywheel", GOOD)))
+    python = lacking.root / "python"
+    python.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit 3\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+
+    ran = bake("-q", "build", "tiny@v1")
+
+    assert ran.code == 5
+    assert ran.err.splitlines()[0] == f"error: pip could not fetch wheel tinywheel 1.0: {reason}"
+
+
 def test_a_wheel_in_the_store_that_was_damaged_is_fetched_again(lacking: Place, bake: Bake) -> None:
     content = wheel("tinywheel", GOOD)
     add(lacking, bake, ("tinywheel", content))
