@@ -108,7 +108,9 @@ class ImagePlan:
 
     @property
     def record(self) -> Record:
-        return Record(models=tuple(_record(planned) for planned in self.models))
+        return Record(
+            models=tuple(_record(planned) for planned in self.models), overrides=self.models[0].model.overrides
+        )
 
     @property
     def environment(self) -> dict[str, str]:
@@ -248,4 +250,5 @@ def _record(planned: PlannedModel) -> RecordedModel:
         commit=model.commit,
         set_digest=model.set_digest,
         files=model.files,
+        trust_remote_code=model.trust_remote_code,
     )

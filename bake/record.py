@@ -39,7 +39,10 @@ class RecordedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedModel:
-    """One model in an image. `path` is the absolute folder it was baked into; `roles` says what it is for."""
+    """One model in an image. `path` is the absolute folder it was baked into; `roles` says what it is for.
+
+    `trust_remote_code` says whether the model's own Python code may run.
+    """
 
     name: str
     version: str
@@ -49,15 +52,23 @@ class RecordedModel:
     commit: str | None
     set_digest: Digest
     files: tuple[RecordedFile, ...]
+    trust_remote_code: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
+    """What an image holds. `overrides` are Hydra's, from the lock: they come before those of the command line."""
+
     models: tuple[RecordedModel, ...]
+    overrides: tuple[str, ...] = ()
 
     def dumps(self) -> bytes:
         """Canonical JSON: sorted keys, two-space indent, a newline at the end, no clock and no host."""
-        document = {"version": VERSION, "models": [_model_document(model) for model in self.models]}
+        document = {
+            "version": VERSION,
+            "models": [_model_document(model) for model in self.models],
+            "overrides": list(self.overrides),
+        }
         return (json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
     @classmethod
@@ -72,7 +83,10 @@ class Record:
                     hint="read this image with the version of bake that made it, or a newer one",
                 )
             models = _take(document, "models", list, at="")
-            return cls(models=tuple(_parse_model(model, at=f"models[{at}]") for at, model in enumerate(models)))
+            return cls(
+                models=tuple(_parse_model(model, at=f"models[{at}]") for at, model in enumerate(models)),
+                overrides=_texts(document, "overrides", at=""),
+            )
         except (ValueError, RecursionError) as error:
             raise ImageError(f"{where}: not a record of baked models: {error}") from error
 
@@ -95,22 +109,23 @@ def _model_document(model: RecordedModel) -> dict[str, Any]:
         "source": model.source,
         "commit": model.commit,
         "set_digest": str(model.set_digest),
+        "trust_remote_code": model.trust_remote_code,
         "files": [{"path": file.path, "size": file.size, "sha256": file.digest.hex} for file in model.files],
     }
 
 
 def _parse_model(document: Any, *, at: str) -> RecordedModel:
-    roles = _take(document, "roles", list, at=at)
     files = _take(document, "files", list, at=at)
     model = RecordedModel(
         name=_take(document, "name", str, at=at),
         version=_take(document, "version", str, at=at),
-        roles=tuple(_check(role, str, at=f"{at}.roles[{number}]") for number, role in enumerate(roles)),
+        roles=_texts(document, "roles", at=at),
         path=_take(document, "path", str, at=at),
         source=_take(document, "source", str, at=at),
         commit=None if document.get("commit") is None else _take(document, "commit", str, at=at),
         set_digest=_parse_digest(document, "set_digest", Digest.parse, at=at),
         files=tuple(_parse_file(file, at=f"{at}.files[{number}]") for number, file in enumerate(files)),
+        trust_remote_code=_take(document, "trust_remote_code", bool, at=at),
     )
     if (found := set_digest(model.files)) != model.set_digest:
         raise ValueError(f"{at}.set_digest: expected {model.set_digest}, found {found} over the files listed")
@@ -134,6 +149,12 @@ def _parse_digest(document: Any, key: str, parser: Callable[[str], Digest], *, a
         return parser(text)
     except ValueError as error:
         raise ValueError(f"{at}.{key}: {error}") from error
+
+
+def _texts(document: Any, key: str, *, at: str) -> tuple[str, ...]:
+    place = f"{at}.{key}" if at else key
+    texts = _take(document, key, list, at=at)
+    return tuple(_check(text, str, at=f"{place}[{number}]") for number, text in enumerate(texts))
 
 
 def _take(document: Any, key: str, kind: type[_T], *, at: str) -> _T:

@@ -28,8 +28,9 @@ MODEL = RecordedModel(
     commit="0" * 40,
     set_digest=set_digest((CONFIG, WEIGHTS)),
     files=(CONFIG, WEIGHTS),
+    trust_remote_code=True,
 )
-RECORD = Record(models=(MODEL,))
+RECORD = Record(models=(MODEL,), overrides=("algorithm.adv_estimator=grpo",))
 
 TEXT = """\
 {
@@ -56,15 +57,19 @@ TEXT = """\
       ],
       "set_digest": "@SET@",
       "source": "hf://org/tiny",
+      "trust_remote_code": true,
       "version": "v1"
     }
+  ],
+  "overrides": [
+    "algorithm.adv_estimator=grpo"
   ],
   "version": 1
 }
 """
 
 MODELS = st.builds(
-    lambda model, roles, texts, commit, files: RecordedModel(
+    lambda model, roles, texts, commit, files, trust: RecordedModel(
         name=model.name,
         version=model.version,
         roles=tuple(roles),
@@ -73,14 +78,20 @@ MODELS = st.builds(
         commit=commit,
         set_digest=set_digest(files),
         files=files,
+        trust_remote_code=trust,
     ),
     IDS,
     st.lists(st.sampled_from(["actor", "critic", "reward_model"]), max_size=3, unique=True),
     st.tuples(TEXTS, TEXTS),
     st.none() | COMMITS,
     FILE_SETS,
+    st.booleans(),
 )
-RECORDS = st.lists(MODELS, max_size=3).map(lambda models: Record(models=tuple(models)))
+RECORDS = st.builds(
+    lambda models, overrides: Record(models=tuple(models), overrides=tuple(overrides)),
+    st.lists(MODELS, max_size=3),
+    st.lists(TEXTS, max_size=2),
+)
 
 
 def altered(*place: str | int, to: Any = None) -> bytes:
@@ -110,7 +121,7 @@ def test_a_record_is_canonical_json() -> None:
 
 
 def test_a_record_of_nothing() -> None:
-    assert Record(models=()).dumps() == b'{\n  "models": [],\n  "version": 1\n}\n'
+    assert Record(models=()).dumps() == b'{\n  "models": [],\n  "overrides": [],\n  "version": 1\n}\n'
 
 
 @patient
@@ -156,6 +167,11 @@ def test_keys_that_are_not_known_are_passed_over() -> None:
         (altered("models", 0, "commit", to=1.5), "models[0].commit: expected a string, found a fraction"),
         (altered("models", 0, "roles", to="actor"), "models[0].roles: expected an array, found a string"),
         (altered("models", 0, "roles", 1, to=1), "models[0].roles[1]: expected a string, found a whole number"),
+        (altered("overrides", 0, to=1), "overrides[0]: expected a string, found a whole number"),
+        (
+            altered("models", 0, "trust_remote_code", to=1),
+            "models[0].trust_remote_code: expected true or false, found a whole number",
+        ),
         (altered("models", 0, "files", 1, "path"), "models[0].files[1].path: missing"),
         (altered("models", 0, "files", 1, to=[]), "models[0].files[1]: expected an object, found an array"),
         (

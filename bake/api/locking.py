@@ -13,7 +13,7 @@ from bake.api.bases import find_digest
 from bake.api.resolving import resolve, with_known_layers
 from bake.digest import Digest
 from bake.errors import LockError, OutputError, SourceError, UsageError
-from bake.lock import SCRATCH, Base, Lock, LockedModel, Wheel, check_revision, check_source
+from bake.lock import SCRATCH, Base, Lock, LockedModel, Wheel, check_override, check_revision, check_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,8 +72,11 @@ def asked_model(
     critic: ModelId | None = None,
     reward_model: ModelId | None = None,
     trust_remote_code: bool = False,
+    overrides: Sequence[str] = (),
 ) -> LockedModel:
-    """What is asked for, as a model that is not resolved yet. Raises UsageError for a source of an unknown form."""
+    """What is asked for, as a model that is not resolved yet. Raises UsageError for a source or override of an unknown
+    form.
+    """
     lock = workspace.load()
     return LockedModel(
         id=model,
@@ -85,6 +88,7 @@ def asked_model(
         critic=lock.find(critic).id if critic else None,
         reward_model=lock.find(reward_model).id if reward_model else None,
         trust_remote_code=trust_remote_code,
+        overrides=tuple(_override(override) for override in overrides),
     )
 
 
@@ -229,6 +233,13 @@ def _revision(text: str, source: str) -> str:
         return check_revision(text)
     except ValueError as error:
         raise UsageError(f"--revision: {error}") from error
+
+
+def _override(text: str) -> str:
+    try:
+        return check_override(text)
+    except ValueError as error:
+        raise UsageError(f"--override: {error}", hint="for example --override algorithm.adv_estimator=grpo") from error
 
 
 def _source(workspace: Workspace, text: str) -> str:

@@ -43,6 +43,13 @@ def init(context: click.Context) -> None:
 @click.option("--critic", type=MODEL, help="Bake this model of the lock in too, as the critic.")
 @click.option("--reward-model", type=MODEL, help="Bake this model of the lock in too, as the reward model.")
 @click.option("--trust-remote-code", is_flag=True, help="Say that the model's own Python code may run.")
+@click.option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Train with this override of verl's configuration, unless the command line says another. May be repeated.",
+)
 @click.pass_context
 def add(context: click.Context, /, model: ModelId, source: str, **asked: Any) -> None:
     """Find a model and pin it in the lock as NAME@VERSION.

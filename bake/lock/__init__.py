@@ -36,6 +36,10 @@ _SOURCE = re.compile(
     r"(?:hf://(?:[A-Za-z0-9][\w.-]*/)?[\w-][\w.-]*)|(?:dir://[^\x00-\x1f\x7f\ud800-\udfff]+)", re.ASCII
 )
 _REVISION = re.compile(r"(?!-)[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+_OVERRIDE = re.compile(
+    r"(?:~[\w/@.-]+(?:=[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*)?)|(?:\+{0,2}[\w/@.-]+=[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*)",
+    re.ASCII,
+)
 SOURCES = "hf://ORG/NAME (Hugging Face Hub) or dir://PATH (a folder, relative to the lock)"
 
 
@@ -57,6 +61,13 @@ def check_revision(text: str) -> str:
     """A branch, tag or commit of a Hub repository. Raises ValueError with what was found."""
     if not _REVISION.fullmatch(text):
         raise ValueError(f"expected a branch, tag or commit, found {_short(text)}")
+    return text
+
+
+def check_override(text: str) -> str:
+    """Hydra's `key=value`, with `+` or `++` before it, or `~key`. Raises ValueError with what was found."""
+    if not _OVERRIDE.fullmatch(text):
+        raise ValueError(f"expected an override of verl's configuration, KEY=VALUE, found {_short(text)}")
     return text
 
 
@@ -126,6 +137,7 @@ class LockedModel:
     critic: ModelId | None = None
     reward_model: ModelId | None = None
     trust_remote_code: bool = False
+    overrides: tuple[str, ...] = ()
     comment: tuple[str, ...] = ()
 
     asked_digest: Digest | None = None

@@ -75,6 +75,7 @@ def _model(model: LockedModel) -> str:
         "critic": model.critic,
         "reward_model": model.reward_model,
         "trust_remote_code": model.trust_remote_code,
+        "overrides": model.overrides,
         "include": model.include,
         "exclude": model.exclude,
         "revision": model.revision,

@@ -18,6 +18,7 @@ from bake.lock import (
     LockedModel,
     ModelId,
     Wheel,
+    check_override,
     check_revision,
     check_source,
     check_word,
@@ -45,7 +46,7 @@ _REFERENCE = re.compile(
 _BASE_KEYS = ("image", "digest", "verl", "wheels")
 _MODEL_KEYS = (
     *("name", "version", "source", "revision", "include", "exclude"),
-    *("base", "critic", "reward_model", "trust_remote_code"),
+    *("base", "critic", "reward_model", "trust_remote_code", "overrides"),
     *("asked_digest", "commit", "license", "gated", "set_digest", "size", "packer"),
     *("file", "excluded", "layer"),
 )
@@ -149,6 +150,7 @@ def _model(table: Table) -> LockedModel:
         critic=table.optional("critic", ModelId.parse),
         reward_model=table.optional("reward_model", ModelId.parse),
         trust_remote_code=table.flag("trust_remote_code"),
+        overrides=table.texts("overrides", check_override),
         asked_digest=table.optional("asked_digest", Digest.parse),
         commit=table.optional("commit", _commit),
         license=table.optional("license", str),

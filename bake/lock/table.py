@@ -88,12 +88,14 @@ class Table:
     def flag(self, key: str) -> bool:
         return self._typed(key, bool) if key in self._document else False
 
-    def texts(self, key: str) -> tuple[str, ...]:
+    def texts(self, key: str, parser: Callable[[str], str] = str) -> tuple[str, ...]:
         values = self._typed(key, list) if key in self._document else []
         for number, value in enumerate(values):
             if not isinstance(value, str):
                 raise self.error(f"{key}[{number}]", f"expected a string, found {shown(value)}")
-        return tuple(values)
+        return tuple(
+            self.guard(f"{key}[{number}]", lambda text=text: parser(text)) for number, text in enumerate(values)
+        )
 
     def tables(self, key: str) -> Iterator[Table]:
         if isinstance(self._document.get(key), dict):

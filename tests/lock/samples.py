@@ -39,6 +39,7 @@ TINY = replace(
         base="vllm",
         critic=ModelId("value", "v1"),
         trust_remote_code=True,
+        overrides=("algorithm.adv_estimator=grpo", "+data.seed=1"),
         license="apache-2.0",
         gated=True,
         comment=("# the one we train",),
@@ -83,6 +84,7 @@ set_digest = "sha256:ebbd2f2813bbfd13cf7f3ff8c2f54cc4263bf6bc2d3ed79ea4a4365e24d
 base = "vllm"
 critic = "value@v1"
 trust_remote_code = true
+overrides = ["algorithm.adv_estimator=grpo", "+data.seed=1"]
 include = ["README.md"]
 exclude = ["*.bin", "onnx/"]
 revision = "main"

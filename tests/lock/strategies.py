@@ -30,6 +30,9 @@ SIZES = st.integers(0, 2**53 - 1)
 COMMITS = st.integers(0, 2**160 - 1).map(lambda number: f"{number:040x}")
 COMMENTS = st.lists(LINES.map(lambda line: f"#{line}".rstrip()), max_size=3).map(tuple)
 GLOBS = st.lists(TEXTS, max_size=3).map(tuple)
+OVERRIDES = st.lists(
+    st.from_regex(r"\+{0,2}[a-z_.]{1,6}=[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{0,6}", fullmatch=True), max_size=2
+).map(tuple)
 REVISIONS = st.none() | st.from_regex(r"[\w./é-]{1,8}", fullmatch=True).filter(lambda text: text[0] != "-")
 HUB_SOURCES = st.from_regex(r"hf://([A-Za-z0-9][A-Za-z0-9_.-]{0,5}/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,5}", fullmatch=True)
 FOLDER_SOURCES = LINES.filter(lambda text: text and "\t" not in text).map(lambda text: f"dir://{text}")
@@ -109,6 +112,7 @@ def asked(draw: st.DrawFn, model: ModelId, *, bases: Sequence[str], others: Sequ
         critic=draw(st.none() | st.sampled_from(others)),
         reward_model=draw(st.none() | st.sampled_from(others)),
         trust_remote_code=draw(st.booleans()),
+        overrides=draw(OVERRIDES),
         comment=draw(COMMENTS),
     )
 

@@ -88,6 +88,7 @@ def test_a_model_whose_asked_part_was_edited_is_stale(old: str, new: str) -> Non
         ('base = "vllm"', 'base = "scratch"'),
         ('critic = "value@v1"\n', ""),
         ("trust_remote_code = true\n", ""),
+        ('"algorithm.adv_estimator=grpo"', '"algorithm.adv_estimator=gae"'),
         ('license = "apache-2.0"\n', ""),
     ],
 )
@@ -410,6 +411,11 @@ def test_an_unknown_key_is_named_with_the_one_that_was_meant(
             "base.vllm.wheels[1].name: expected the name of a Python project, found '../verl'",
         ),
         ('critic = "value@v1"', 'critic = "value"', "model[0].critic: expected NAME@VERSION, found 'value'"),
+        (
+            '"+data.seed=1"',
+            '"data.seed"',
+            "model[0].overrides[1]: expected an override of verl's configuration, KEY=VALUE, found 'data.seed'",
+        ),
         (
             'base = "vllm"',
             'base = ""',
