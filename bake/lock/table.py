@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bake.errors import LockError
@@ -93,9 +94,7 @@ class Table:
         for number, value in enumerate(values):
             if not isinstance(value, str):
                 raise self.error(f"{key}[{number}]", f"expected a string, found {shown(value)}")
-        return tuple(
-            self.guard(f"{key}[{number}]", lambda text=text: parser(text)) for number, text in enumerate(values)
-        )
+        return tuple(self.guard(f"{key}[{number}]", partial(parser, text)) for number, text in enumerate(values))
 
     def tables(self, key: str) -> Iterator[Table]:
         if isinstance(self._document.get(key), dict):
