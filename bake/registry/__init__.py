@@ -1,0 +1,255 @@
+"""Registry: one repository in an OCI registry: read an image, push blobs, put a manifest (distribution-spec 1.1).
+
+    with Registry.open(Reference.parse("ghcr.io/org/llama3-8b:v1.0.0"), access="push") as registry:
+        registry.check(blobs)                                     # too large for it? told before a byte is sent
+        with ThreadPoolExecutor(registry.profile.parallel) as pool:
+            list(pool.map(lambda blob: registry.push_blob(blob, source_of(blob), advance=advance), blobs))
+        digest = registry.put_manifest(image.manifest.dumps(), media_type=MANIFEST)
+
+Blobs come first and the manifest last: until then, nothing names what was pushed. No layer is ever whole in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from bake.digest import Digest
+from bake.errors import BakeError, DigestError, OutputError
+from bake.image import INDEX, Descriptor, Image, ImageConfig, Manifest, Platform
+from bake.registry.answer import LIMIT
+from bake.registry.blobs import download, has_blob
+from bake.registry.client import Client
+from bake.registry.credentials import Credentials, Login, find_login
+from bake.registry.documents import Document, choose, fetch, put, resolve
+from bake.registry.network import Network, Timeouts
+from bake.registry.opening import find_origin
+from bake.registry.patience import Attempts, Patience
+from bake.registry.profiles import Profile, profile_of
+from bake.registry.reference import Reference
+from bake.registry.refusal import Access, Party, not_a_registry
+from bake.registry.source import Source, in_memory, reopened
+from bake.registry.upload import Arrival, Upload
+from bake.units import count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Self
+
+__all__ = [
+    "Access",
+    "Arrival",
+    "Credentials",
+    "Document",
+    "Login",
+    "Patience",
+    "Profile",
+    "Reference",
+    "Registry",
+    "Source",
+    "Timeouts",
+    "in_memory",
+    "profile_of",
+    "reopened",
+]
+
+_OK = frozenset({200})
+_NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
+
+
+class Registry:
+    """One repository, opened to pull or to push. Every method may be called from several threads at once.
+
+    All raise NetworkError where the registry does not answer, or goes on failing. What it refuses is an OutputError of
+    a repository opened to push, and a SourceError of one opened to pull.
+    """
+
+    def __init__(self, client: Client, network: Network) -> None:
+        self._client = client
+        self._network = network
+
+    @classmethod
+    def open(
+        cls,
+        reference: Reference,
+        *,
+        access: Access,
+        login: Login | None = None,
+        plain_http: bool = False,
+        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
+        profile: Profile | None = None,
+    ) -> Registry:
+        """Reach the registry of a reference; the caller closes it, or uses it in a `with`.
+
+        The login is that of `docker login`, and the profile the registry's own, unless they are given. HTTP without TLS
+        is for loopback, and for whoever asks for it by `plain_http`. Raises NetworkError, and UsageError for settings
+        of Docker, proxies or certificates that cannot be read.
+        """
+        patience = patience or Patience.from_environment()
+        login = login or find_login(reference.host)
+        network = Network(reference.host, connections=16, timeouts=timeouts or Timeouts())
+        try:
+            origin, answer = find_origin(reference.host, network=network, patience=patience, plain_http=plain_http)
+        except BakeError:
+            network.close()
+            raise
+        party = Party(
+            reference=reference,
+            access=access,
+            login=login,
+            profile=profile or profile_of(reference.host, headers=answer.headers),
+        )
+        client = Client(party, origin=origin, network=network, patience=patience)
+        client.learn(answer)
+        return cls(client, network)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._network.close()
+
+    @property
+    def reference(self) -> Reference:
+        return self._client.party.reference
+
+    @property
+    def profile(self) -> Profile:
+        """What this registry takes; `profile.parallel` is how many uploads to have going at once."""
+        return self._client.party.profile
+
+    # --- reading
+
+    def resolve(self, identifier: str | None = None) -> Descriptor | None:
+        """What the reference (or another tag or digest of its repository) names now; None where it names nothing.
+
+        It is the manifest, or the index of several platforms: its digest is what a lock pins.
+        """
+        return resolve(self._client, identifier or self.reference.identifier)
+
+    def manifest(self, identifier: str | None = None) -> Document:
+        """The manifest or index that the reference (or another tag or digest) names, byte for byte.
+
+        Raises ImageError where there is none or it is of an unknown kind, and DigestError where a digest names it and
+        its bytes have another.
+        """
+        return fetch(self._client, identifier or self.reference.identifier)
+
+    def image(self, platform: Platform | None = None) -> Image:
+        """The image of the reference for a platform (linux/amd64): its manifest and config, proven; no layer is read.
+
+        Raises ImageError where there is none for the platform, and DigestError.
+        """
+        platform = platform or Platform()
+        document = self.manifest()
+        while document.descriptor.media_type == INDEX:
+            where = f"{self.reference.name}: index {document.descriptor.digest}"
+            document = self.manifest(str(choose(document, platform, where=where).digest))
+        where = f"{self.reference.name}: manifest {document.descriptor.digest}"
+        manifest = Manifest.parse(document.content, where=where)
+        content = self._read_config(manifest.config)
+        config = ImageConfig.parse(content, where=f"{self.reference.name}: config {manifest.config.digest}")
+        return Image(descriptor=document.descriptor, manifest=manifest, config=config)
+
+    def tags(self) -> tuple[str, ...]:
+        """Every tag of the repository, in the registry's order. Raises ImageError where there is no such repository."""
+        found: list[str] = []
+        query: str | None = "n=1000"
+        while query is not None:
+            answer = self._client.ask_patiently(
+                "GET", self._client.url(f"tags/list?{query}"), what="list of tags", accept=_OK
+            )
+            try:
+                found += [str(tag) for tag in json.loads(answer.body)["tags"] or ()]
+            except (ValueError, KeyError, TypeError):
+                raise not_a_registry(self._client.party, "list of tags") from None
+            query = _next_page(answer.headers.get("link", ""))
+        return tuple(dict.fromkeys(found))
+
+    def has_blob(self, blob: Descriptor) -> bool:
+        """Whether the repository has a blob. Raises DigestError where it has one of another size."""
+        attempts = Attempts(self._client.patience, f"{self.reference.name}: blob {blob.digest}")
+        while True:
+            with attempts.once():
+                return has_blob(self._client, blob)
+
+    def open_blob(self, blob: Descriptor, *, offset: int = 0) -> Iterator[bytes]:
+        """A blob's bytes from `offset` on, in chunks of at most 1 MiB; what breaks is continued.
+
+        Read from its start, it is proven: the last chunk comes only if the digest is right. Read from elsewhere, only
+        its size is, and the reader proves it. Raises DigestError, ImageError where there is no such blob, SourceError.
+        `lambda offset: base.open_blob(layer, offset=offset)` is a `Source`: it copies a layer to another registry.
+        """
+        return download(self._client, blob, offset=offset)
+
+    # --- writing
+
+    def check(self, blobs: Sequence[Descriptor]) -> None:
+        """Refuse what this registry is known to refuse, all at once, before a byte is sent. Raises OutputError."""
+        if faults := self.profile.faults(blobs):
+            told = f"{self.reference.name}: {count_text(len(faults), 'layer')} too large for {self.profile.name}:"
+            raise OutputError(
+                "\n  ".join([told, *faults]), hint="split the model into smaller shards, or push to another registry"
+            )
+
+    def push_blob(
+        self,
+        blob: Descriptor,
+        source: Source,
+        *,
+        mount_from: str | None = None,
+        advance: Callable[[int], object] = lambda _: None,
+    ) -> Arrival:
+        """See to it that the repository has a blob: `present` already, `mounted` from another, or `uploaded`.
+
+        `source(offset)` gives its bytes from there on, and is called again where an upload goes on or starts again; its
+        bytes are proven by the registry, which refuses others. `mount_from` is a repository in this registry that may
+        have the blob. `advance` takes counts of bytes that add up to `blob.size`; where bytes were lost on the way,
+        some are negative. Raises OutputError, and DigestError where bytes and digest do not fit.
+        """
+        self.check((blob,))
+        if self.has_blob(blob):
+            advance(blob.size)
+            return "present"
+        return Upload(self._client, blob, source, mount_from=mount_from, advance=advance).run()
+
+    def mount(self, blob: Descriptor, repository: str) -> bool:
+        """Have a blob of another repository of this registry in this one too, without sending it.
+
+        False where the registry would have it uploaded instead: it may not be there, or not be to be mounted.
+        """
+        return Upload(self._client, blob, in_memory(b""), mount_from=repository).mount()
+
+    def put_manifest(self, content: bytes, *, media_type: str, tag: str | None = None) -> Digest:
+        """Put a manifest or index under a tag (the reference's, unless told), and return its digest.
+
+        What it names must be there before. Raises OutputError, and DigestError where something else was stored.
+        """
+        digest = Digest.of(content)
+        if len(content) > LIMIT:
+            raise OutputError(f"{self.reference}: a manifest of {len(content)} bytes: registries take {LIMIT} at most")
+        if self.reference.digest not in {None, digest}:
+            raise DigestError(f"{self.reference}: the image to push there has the digest {digest}")
+        identifier = tag or self.reference.tag or str(digest)
+        answer = put(self._client, identifier, content, media_type=media_type)
+        stored = answer.headers.get("docker-content-digest", "")
+        if stored.startswith("sha256:") and stored != str(digest):
+            raise DigestError(f"{self.reference}: put the manifest {digest}, and the registry stored {stored}")
+        return digest
+
+    def _read_config(self, config: Descriptor) -> bytes:
+        if config.size > LIMIT:
+            raise DigestError(f"{self.reference.name}: config {config.digest}: expected at most {LIMIT} bytes of JSON")
+        return b"".join(self.open_blob(config))
+
+
+def _next_page(link: str) -> str | None:
+    """The query that asks for the next tags ("Listing Tags", RFC 8288). The query alone: no link leads elsewhere."""
+    found = _NEXT.search(link)
+    return urlsplit(found[1]).query if found else None
