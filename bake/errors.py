@@ -9,8 +9,13 @@
     ├── DigestError     6   bytes are not the bytes that the lock names
     ├── OutputError     7   the output or the store cannot be written, or holds something else
     ├── ImageError      8   an image or a base image is missing, malformed or of an unknown kind
-    └── DaemonError     9   Docker is not there, may not be used, or refused
+    ├── DaemonError     9   Docker is not there, may not be used, or refused
+    ├── ModelFault     10   in an image: a baked model is not as its record says, or would not load
+    ├── PreflightFault 11   in an image: the machine, the settings or the data would make the training fail
+    ├── LaunchError    12   in an image: verl is not there, or does not take what it would be told
+    └── ClusterError   13   in an image: the nodes did not come together, or do not hold the same models
 
+verl and Python end with 1, docker with 125 to 127: 10 to 13 are none of these, so that a scheduler can tell them apart.
 Exit code 0 is success, 130 an interrupt (Ctrl-C) and 143 SIGTERM. docs/exit-codes.md says the same for users.
 """
 
@@ -64,6 +69,22 @@ class ImageError(BakeError):
 
 class DaemonError(BakeError):
     code = 9
+
+
+class ModelFault(BakeError):  # noqa: N818 - as CheckFailed
+    code = 10
+
+
+class PreflightFault(BakeError):  # noqa: N818 - as CheckFailed
+    code = 11
+
+
+class LaunchError(BakeError):
+    code = 12
+
+
+class ClusterError(BakeError):
+    code = 13
 
 
 class Terminated(KeyboardInterrupt):

@@ -13,7 +13,7 @@ from bake.cli.main import BUG, INTERRUPTED, TERMINATED
 
 ROOT = Path(__file__).parents[1]
 _ROW = re.compile(r"^\| (\d+) \| ", re.MULTILINE)
-_TREE = re.compile(r"(\w+) +(\d) {3}")
+_TREE = re.compile(r"(\w+) +(\d+) {3}")
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ bake +([a-z]+)(.*)$", re.MULTILINE)
 _TARGET = re.compile(r"^\$ make ([a-z]+)", re.MULTILINE)
