@@ -19,6 +19,10 @@ Kind = Literal[
     "json",
     "safetensors",
     "index",
+    "config",
+    "tokenizer",
+    "chat-template",
+    "weights",
 ]
 
 FETCH_AGAIN = "fetch or copy this file again, and mount nothing over it"
