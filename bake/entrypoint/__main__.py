@@ -1,44 +1,60 @@
-"""The image's entrypoint: `verify`, `train`, `exec`, `help`. Verify comes first, then verl replaces this process.
+"""The image's entrypoint. Verify and preflight come first, then verl replaces this process.
 
 Exit codes are those of bake.errors; once verl or a command has started, they are its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
 import sys
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, cast, get_args
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
 
-from bake.entrypoint.fault import report
-from bake.entrypoint.launch import require_verl, train_command
-from bake.entrypoint.tree import FolderTree
-from bake.entrypoint.verify import Level, load_record, verify
-from bake.errors import BakeError, CheckFailed, UsageError
+from bake.errors import BakeError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from bake.entrypoint.fault import Fault
-    from bake.record import Record, RecordedModel
-
-RECORD = Path(__file__).parents[2] / "record.json"
-"""/opt/bake/record.json in an image, beside the folder that holds this package."""
+    from collections.abc import Sequence
 
 USAGE = """\
-usage: IMAGE [train] [OVERRIDE…]   verify the baked models, then start verl PPO training; OVERRIDE is Hydra's key=value
-       IMAGE verify [--level quick|full] [--json] [--record FILE] [--root DIR]
-                                   verify only; DIR is where the models' absolute paths begin (default /)
-       IMAGE exec COMMAND…         run another command in this image
-       IMAGE help                  print this
+usage: IMAGE [train] [OPTION…] [OVERRIDE…]      verify models, check machine and data, start verl PPO training
+       IMAGE preflight [OPTION…] [OVERRIDE…]    the same checks, and no training
+       IMAGE verify [--level quick|full|load] [--json] [--record FILE] [--root DIR]
+                                                verify the models alone
+       IMAGE ray-head [OPTION…] trainer.nnodes=N [OVERRIDE…]
+                                                train on N nodes: start Ray, wait for the others, train
+       IMAGE ray-worker [--level LEVEL] HOST[:PORT]
+                                                be one of the N nodes: verify, and join the head
+       IMAGE shell | exec COMMAND… | help
 
-environment: BAKE_VERIFY=quick|full|off   how train verifies (default quick)
-exit codes:  0 done, 1 a model is at fault, 2 usage, 8 the image itself is not whole
+OVERRIDE is Hydra's key=value in verl's own keys, as data.train_files=/data/train.parquet. Hydra's flags work too.
+Later ones win: the entrypoint's defaults, the lock's, those of /etc/bake/train.yaml, the command line's.
+
+options of train, preflight and ray-head:
+  --level LEVEL         how models are verified: quick (names, sizes, headers; the default), full (every byte),
+                        load (as transformers loads them), off
+  --map FIELD=COLUMN    read verl's field (prompt, ground_truth, data_source) from this column of the data
+  --no-preflight NAME   leave one check out; `all` leaves out every one
+  --dry-run             print the command that would start verl, and start nothing
+  --json                findings as one line of JSON on stdout
+
+verify: DIR is where the models' absolute paths begin (default /); FILE is a record (default: the image's)
+environment: BAKE_VERIFY is the default of --level, BAKE_SCRATCH a folder for data files that must be converted
+exit codes: 0 done, 2 usage, 8 the image is not whole, 10 a model is at fault, 11 preflight found an error,
+            12 verl cannot be launched so, 13 the nodes did not come together; after the start, verl's own
 """
+
+_HELP = ("help", "-h", "--help")
+_WORDS = {
+    "train": ("training", "train_word"),
+    "preflight": ("training", "preflight_word"),
+    "verify": ("verifying", "verify_word"),
+    "ray-head": ("joining", "head_word"),
+    "ray-worker": ("joining", "worker_word"),
+    "shell": ("commands", "shell_word"),
+    "exec": ("commands", "exec_word"),
+}
 
 
 def run() -> NoReturn:
@@ -49,12 +65,11 @@ def run() -> NoReturn:
 
 def main(argv: Sequence[str]) -> int:
     """Do what the words say; returns the exit code, unless another program took this process over."""
+    words = list(argv) or ["train"]
     try:
-        _dispatch(list(argv) or ["train"])
+        _dispatch(words)
     except BakeError as error:
-        _tell(f"error: {error.message}")
-        if error.hint:
-            _tell(f"hint: {error.hint}")
+        _report(error, as_json="--json" in words)
         return error.code
     except KeyboardInterrupt:
         return 130
@@ -62,135 +77,31 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _dispatch(words: list[str]) -> None:
+    """A word is imported when it is said: `help` answers at once, and `exec` needs nothing that may be broken."""
     word, rest = words[0], words[1:]
-    if word not in _WORDS and "=" in word:
+    if word in _HELP:
+        sys.stdout.write(USAGE)
+        return
+    if word.startswith(("-", "~")) or "=" in word:
         word, rest = "train", words
     if word not in _WORDS:
+        known = ", ".join(_WORDS)
         raise UsageError(
-            f"unknown word {word!r} (expected train, verify, exec or help)",
+            f"unknown word {word!r} (expected {known} or help)",
             hint="`exec` runs another command; `help` explains the words",
         )
-    _WORDS[word](rest)
+    module, function = _WORDS[word]
+    getattr(import_module(f"bake.entrypoint.words.{module}"), function)(rest)
 
 
-def _verify(words: list[str]) -> None:
-    options = _verify_options(words)
-    record = load_record(options.record)
-    found = {model: _check(model, level=options.level, root=options.root) for model in record.models}
-    if options.json:
-        sys.stdout.write(json.dumps(_document(found), indent=2) + "\n")
-    else:
-        for model, faults in found.items():
-            sys.stdout.writelines(f"{line}\n" for line in _lines(model, faults, root=options.root))
-    _refuse_faults(found, hint="each fault says what to do")
-
-
-def _verify_options(words: list[str]) -> argparse.Namespace:
-    parser = _Parser(prog="verify", add_help=False, allow_abbrev=False)
-    parser.add_argument("--level", choices=get_args(Level), default="quick")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--record", type=Path, default=RECORD)
-    parser.add_argument("--root", type=Path, default=Path("/"))
-    return parser.parse_args(words)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}", hint="`help` explains the words")
-
-
-def _train(words: list[str]) -> None:
-    level = os.environ.get("BAKE_VERIFY") or "quick"
-    if level == "off":
-        _tell("warning: BAKE_VERIFY=off: the models are not verified")
-        command = train_command(words, os.environ, baked=None)
-    elif level in get_args(Level):
-        record = load_record(RECORD)
-        command = train_command(words, os.environ, baked={model.path for model in record.models})
-        _verify_or_refuse(record, level=cast("Level", level))
-    else:
-        raise UsageError(f"BAKE_VERIFY is {level!r} (expected quick, full or off)")
-    require_verl()
-    _execute(command)
-
-
-def _verify_or_refuse(record: Record, *, level: Level) -> None:
-    start = time.monotonic()
-    root = Path("/")
-    found = {model: _check(model, level=level, root=root) for model in record.models}
-    for model, faults in found.items():
-        for line in _lines(model, faults, root=root):
-            _tell(line)
-    _refuse_faults(found, hint="training was not started; each fault above says what to do")
-    _tell(f"verified in {time.monotonic() - start:.1f} s ({level})")
-
-
-def _exec(words: list[str]) -> None:
-    if not words:
-        raise UsageError("exec: no command", hint="for example `exec bash`")
-    _execute(words)
-
-
-def _help(_: list[str]) -> None:
-    sys.stdout.write(USAGE)
-
-
-_WORDS: Mapping[str, Callable[[list[str]], None]] = {
-    "train": _train,
-    "verify": _verify,
-    "exec": _exec,
-    "help": _help,
-    "-h": _help,
-    "--help": _help,
-}
-
-
-def _check(model: RecordedModel, *, level: Level, root: Path) -> tuple[Fault, ...]:
-    """Modes count in the image itself, not on a volume that a cluster mounted with modes of its own."""
-    return verify(model, FolderTree(_folder(model, root)), level=level, check_modes=root == Path("/"))
-
-
-def _folder(model: RecordedModel, root: Path) -> Path:
-    return root / model.path.lstrip("/")
-
-
-def _lines(model: RecordedModel, faults: tuple[Fault, ...], *, root: Path) -> tuple[str, ...]:
-    if not faults:
-        return (f"{model.name}@{model.version}: {len(model.files)} files are as recorded",)
-    return report(faults, folder=str(_folder(model, root)))
-
-
-def _document(found: Mapping[RecordedModel, tuple[Fault, ...]]) -> object:
-    return [
-        {
-            "name": model.name,
-            "version": model.version,
-            "roles": model.roles,
-            "path": model.path,
-            "faults": [fault.document() for fault in faults],
-        }
-        for model, faults in found.items()
-    ]
-
-
-def _refuse_faults(found: Mapping[RecordedModel, tuple[Fault, ...]], *, hint: str) -> None:
-    faulty = [f"{len(faults)} in {model.name}@{model.version}" for model, faults in found.items() if faults]
-    if faulty:
-        raise CheckFailed(f"faults: {', '.join(faulty)}", hint=hint)
-
-
-def _execute(command: list[str]) -> NoReturn:
-    """Replace this process, so that signals and the exit code are the command's."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    try:
-        os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
-    except OSError as error:
-        raise UsageError(f"cannot run {command[0]!r}: {error.strerror}") from error
-
-
-def _tell(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+def _report(error: BakeError, *, as_json: bool) -> None:
+    """On stderr for people; with --json on stdout as well, as one line."""
+    sys.stderr.write(f"error: {error.message}\n")
+    if error.hint:
+        sys.stderr.write(f"hint: {error.hint}\n")
+    if as_json:
+        document = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,11 +16,27 @@ import pytest
 
 import bake
 from bake.entrypoint.__main__ import USAGE
-from bake.entrypoint.launch import Override
 from bake.record import Record, RecordedModel
-from tests.entrypoint.files import FIRST, model_files, recorded, write
+from tests.entrypoint.files import recorded, write
+from tests.entrypoint.load.folders import tiny_llama, with_keys
 
 IN_IMAGE = ("__init__.py", "errors.py", "digest.py", "record.py", "entrypoint")
+ROOT = Path(bake.__file__).parents[1]
+IMPORTED = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "bake/entrypoint").rglob("*.py")
+    if path.name != "__init__.py"
+)
+FILES = tiny_llama()
+FIRST = "model-00001-of-00003.safetensors"
+SIZE = len(FILES["config.json"])
+UNCHECKED = ("--no-preflight=all",)
+CONFIG = b"""\
+data: {train_files: null, val_files: null}
+actor_rollout_ref: {model: {path: null}, rollout: {name: vllm}}
+critic: {model: {path: null}}
+trainer: {nnodes: 1, n_gpus_per_node: 8, total_epochs: 30, device: cuda}
+"""
 STUB = "import json, os, sys\nprint(json.dumps([os.getpid(), *sys.argv[1:]]))\nsys.exit(7)\n"
 
 
@@ -62,17 +80,18 @@ def make_image(root: Path, *names: str) -> Image:
         copy = shutil.copytree if (source / name).is_dir() else shutil.copy
         copy(source / name, package / name)
     models = tuple(
-        replace(recorded(model_files(), path=str(write(root / "models" / name, model_files()))), name=name)
-        for name in names
+        replace(recorded(FILES, path=str(write(root / "models" / name, FILES))), name=name) for name in names
     )
     write(
         root,
         {
             "opt/bake/__main__.py": b"from bake.entrypoint.__main__ import run\n\nrun()\n",
             "opt/bake/record.json": Record(models=models).dumps(),
+            "wheels/flash_attn/__init__.py": b"",
             "wheels/verl/__init__.py": b"",
             "wheels/verl/trainer/__init__.py": b"",
             "wheels/verl/trainer/main_ppo.py": STUB.encode(),
+            "wheels/verl/trainer/config/ppo_trainer.yaml": CONFIG,
         },
     )
     return Image(root, models)
@@ -89,174 +108,183 @@ def paths(model: Path, *, critic: Path | None = None) -> list[str]:
 
 @pytest.mark.parametrize("words", [("train",), ()])
 def test_train_verifies_and_then_verl_takes_the_process_over(image: Image, words: tuple[str, ...]) -> None:
-    process = image.start(*words)
+    process = image.start(*words, *UNCHECKED)
     stdout, stderr = process.communicate(timeout=60)
 
     assert json.loads(stdout) == [process.pid, *paths(image.model)]
     assert process.returncode == 7
-    assert stderr.startswith("tiny@v1: 4 files are as recorded\nverified in ")
+    assert re.sub(r"\d\.\d s", "0.1 s", stderr).splitlines()[-4:] == [
+        "tiny@v1: 9 files are as recorded (quick, 0.1 s)",
+        "warning: no preflight: neither the machine nor the data are checked (--no-preflight=all)",
+        "checked in 0.1 s",
+        f"starting verl: {sys.executable} -m verl.trainer.main_ppo {shlex.join(paths(image.model))}",
+    ]
 
 
 @pytest.mark.parametrize("words", [("train", "trainer.total_epochs=1"), ("trainer.total_epochs=1",)])
 def test_overrides_come_after_the_baked_paths(image: Image, words: tuple[str, ...]) -> None:
-    assert json.loads(image.run(*words).stdout)[1:] == [*paths(image.model), "trainer.total_epochs=1"]
+    assert json.loads(image.run(*words, *UNCHECKED).stdout)[1:] == [*paths(image.model), "trainer.total_epochs=1"]
 
 
-def test_hydra_s_own_flags_stay_in_front_of_all_overrides(image: Image) -> None:
-    result = image.run("train", "--config-name", "ppo_megatron_trainer", "a=1", "~b")
-
-    assert json.loads(result.stdout)[1:] == ["--config-name", "ppo_megatron_trainer", *paths(image.model), "a=1", "~b"]
+def test_an_option_may_come_first(image: Image) -> None:
+    assert image.run(*UNCHECKED, "trainer.total_epochs=1").returncode == 7
 
 
-def test_a_critic_of_its_own_is_passed_to_verl(tmp_path: Path) -> None:
-    image = make_image(tmp_path, "tiny", "judge")
-    critic = tmp_path / "models" / "judge"
+def test_a_dry_run_prints_the_command_and_starts_nothing(image: Image) -> None:
+    result = image.run("train", "--dry-run", *UNCHECKED, "trainer.total_epochs=1")
 
-    result = image.run("train", VERL_CRITIC_MODEL_PATH=str(critic))
-
-    assert json.loads(result.stdout)[1:] == paths(image.model, critic=critic)
-
-
-@pytest.mark.parametrize(
-    ("version", "key"),
-    [
-        ("0.9.1", "reward.reward_model.model_path"),
-        ("0.7.0", "reward.reward_model.model_path"),
-        ("0.6.1", "reward_model.model.path"),
-        ("0.5.0", "reward_model.model.path"),
-        (None, "reward.reward_model.model_path"),
-    ],
-)
-def test_a_reward_model_goes_into_the_key_of_the_verl_that_is_there(
-    tmp_path: Path, version: str | None, key: str
-) -> None:
-    image = make_image(tmp_path, "tiny", "judge")
-    metadata = f"Metadata-Version: 2.1\nName: verl\nVersion: {version}\n".encode()
-    write(tmp_path, {f"wheels/verl-{version}.dist-info/METADATA": metadata} if version else {})
-    judge = tmp_path / "models" / "judge"
-
-    result = image.run("train", VERL_REWARD_MODEL_PATH=str(judge))
-
-    assert json.loads(result.stdout)[1:] == [*paths(image.model), f"{key}='{judge}'"]
-
-
-@pytest.mark.parametrize(
-    "override",
-    [
-        "actor_rollout_ref.model.path=/other",
-        "+actor_rollout_ref.model.path=/other",
-        "++actor_rollout_ref.model.path='/other'",
-        "critic.model.path=Qwen/Qwen3-8B",
-        "~actor_rollout_ref.model.path",
-        "~critic.model",
-        "actor_rollout_ref.model={path: /other}",
-    ],
-)
-def test_an_override_that_contradicts_the_baked_path_is_refused(image: Image, override: str) -> None:
-    result = image.run("train", override)
-
-    key = "critic.model.path" if "critic" in override else "actor_rollout_ref.model.path"
-    assert (result.returncode, result.stdout, result.stderr) == (
-        2,
-        "",
-        (
-            f"error: {override!r} contradicts the model that this image carries, {key}={str(image.model)!r}\n"
-            "hint: leave this override out; to train another model, bake it\n"
-        ),
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", *paths(image.model), "trainer.total_epochs=1"]
+    assert (result.returncode, result.stdout) == (
+        0,
+        f"RAY_ADDRESS=local RAY_AUTH_MODE=disabled {shlex.join(command)}\n",
     )
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("/opt/models/llama3-8b@v1.0.0", "k='/opt/models/llama3-8b@v1.0.0'"),
-        ("2024_01", "k='2024_01'"),
-        ("it's", r"k='it\'s'"),
-        ("a\\b", r"k='a\b'"),
-        ("a\\'b", r"k='a\\\'b'"),
-        ("end\\", r"k='end\\'"),
-    ],
-)
-def test_an_override_is_quoted_as_hydra_reads_it(value: str, text: str) -> None:
-    assert str(Override("k", value)) == text
+def test_a_dry_run_prints_json_for_programs(image: Image) -> None:
+    result = image.run("train", "--dry-run", "--json", *UNCHECKED)
+
+    checked, launch = map(json.loads, result.stdout.splitlines())
+    assert checked["findings"] == []
+    assert [model["faults"] for model in checked["models"]] == [[]]
+    assert launch["command"] == [sys.executable, "-m", "verl.trainer.main_ppo", *paths(image.model)]
+    assert launch["environment"] == {"RAY_ADDRESS": "local", "RAY_AUTH_MODE": "disabled"}
 
 
-@pytest.mark.parametrize("quote", ["", "'", '"'])
-def test_an_override_that_repeats_the_baked_path_passes(image: Image, quote: str) -> None:
-    override = f"critic.model.path={quote}{image.model}{quote}"
+@pytest.mark.parametrize("word", ["train", "preflight"])
+def test_what_verl_would_refuse_is_a_launch_error(image: Image, word: str) -> None:
+    result = image.run(word, *UNCHECKED, "trainer.learning_rate=1e-5")
 
-    assert json.loads(image.run(override).stdout)[1:] == [*paths(image.model), override]
+    assert (result.returncode, result.stdout) == (12, "")
+    assert "trainer.learning_rate" in result.stderr
 
 
-def test_a_variable_that_names_another_model_is_refused(image: Image) -> None:
-    result = image.run("train", VERL_MODEL_PATH="/other")
+def test_an_override_that_contradicts_the_baked_path_is_refused(image: Image) -> None:
+    result = image.run("train", *UNCHECKED, "actor_rollout_ref.model.path=/other")
 
-    assert (result.returncode, result.stdout, result.stderr) == (
-        2,
-        "",
-        (
-            f"error: VERL_MODEL_PATH is '/other', and this image was baked with {image.model}\n"
-            "hint: leave VERL_MODEL_PATH as the image sets it; to train another model, bake it\n"
-        ),
-    )
+    assert (result.returncode, result.stdout) == (12, "")
+    assert str(image.model) in result.stderr
+
+
+def test_a_machine_without_gpus_is_told_before_training(image: Image) -> None:
+    result = image.run("train", CUDA_VISIBLE_DEVICES="")
+
+    assert (result.returncode, result.stdout) == (11, "")
+    assert "error: gpus: " in result.stderr
+    assert "error: preflight: " in result.stderr
+
+
+def test_preflight_prints_its_findings_as_json(image: Image) -> None:
+    result = image.run("preflight", "--json", CUDA_VISIBLE_DEVICES="")
+
+    checked, refusal = map(json.loads, result.stdout.splitlines())
+    (gpus,) = [finding for finding in checked["findings"] if finding["check"] == "gpus"]
+    assert (result.returncode, refusal["error"]["code"]) == (11, 11)
+    assert gpus["severity"] == "error"
+    assert set(gpus) == {"check", "severity", "what", "why", "todo"}
+
+
+def test_a_check_is_left_out_by_its_name_and_that_is_said(image: Image) -> None:
+    result = image.run("preflight", "--no-preflight=gpus", "--no-preflight", "shm,limits", CUDA_VISIBLE_DEVICES="")
+
+    assert "error: gpus: " not in result.stderr
+    assert "warning: check gpus is left out (--no-preflight=gpus)\n" in result.stderr
+    assert "warning: check limits is left out (--no-preflight=limits)\n" in result.stderr
+
+
+def test_a_check_that_does_not_exist_cannot_be_left_out(image: Image) -> None:
+    result = image.run("preflight", "--no-preflight=gpu")
+
+    assert result.returncode == 2
+    assert "error: no preflight check is called 'gpu'\n" in result.stderr
 
 
 def test_a_faulty_model_is_told_and_not_trained(image: Image) -> None:
     (image.model / "config.json").unlink()
     (image.model / FIRST).chmod(0o600)
 
-    result = image.run("train")
+    result = image.run("train", *UNCHECKED)
 
-    assert (result.returncode, result.stdout, result.stderr) == (
-        1,
-        "",
-        (
-            f"{image.model}/config.json: missing\n"
-            "  expected: 23 bytes\n"
-            "  found:    no such file\n"
-            "  to do:    fetch or copy this file again, and mount nothing over it\n"
-            f"{image.model}/{FIRST}: mode\n"
-            "  expected: a file that every user may read, such as 0444\n"
-            "  found:    mode 0600\n"
-            "  to do:    run `chmod a+r` on it; a container may run as any user\n"
-            "error: faults: 2 in tiny@v1\n"
-            "hint: training was not started; each fault above says what to do\n"
-        ),
+    assert (result.returncode, result.stdout) == (10, "")
+    assert result.stderr.endswith(
+        f"{image.model}/config.json: missing\n"
+        f"  expected: {SIZE} bytes\n"
+        "  found:    no such file\n"
+        "  to do:    fetch or copy this file again, and mount nothing over it\n"
+        f"{image.model}/{FIRST}: mode\n"
+        "  expected: a file that every user may read, such as 0444\n"
+        "  found:    mode 0600\n"
+        "  to do:    run `chmod a+r` on it; a container may run as any user\n"
+        "error: faults: 2 in tiny@v1\n"
+        "hint: training was not started; each fault above says what to do\n"
     )
+
+
+def test_a_faulty_model_is_told_as_json(image: Image) -> None:
+    (image.model / "config.json").unlink()
+
+    result = image.run("preflight", "--json")
+
+    checked, refusal = map(json.loads, result.stdout.splitlines())
+    assert [fault["kind"] for fault in checked["models"][0]["faults"]] == ["missing"]
+    assert (result.returncode, refusal["error"]["code"]) == (10, 10)
+
+
+def test_a_model_that_would_not_load_is_not_trained(image: Image) -> None:
+    files = with_keys(FILES, "config.json", architectures=["A", "B"])
+    write(image.model, files)
+    record = Record(models=(recorded(files, path=str(image.model)),))
+    write(image.root, {"opt/bake/record.json": record.dumps()})
+
+    result = image.run("train", *UNCHECKED)
+
+    assert (result.returncode, result.stdout) == (10, "")
+    assert f"{image.model}/config.json: config\n" in result.stderr
 
 
 def alter(image: Image) -> None:
     content = (image.model / FIRST).read_bytes()
-    write(image.model, {FIRST: content[:-1] + b"\x08"})
+    write(image.model, {FIRST: content[:-1] + bytes([content[-1] ^ 1])})
 
 
-@pytest.mark.parametrize(("level", "code"), [("quick", 7), ("full", 1), ("off", 7)])
-def test_bake_verify_says_how_train_verifies(image: Image, level: str, code: int) -> None:
+@pytest.mark.parametrize(("level", "code"), [("quick", 7), ("full", 10), ("off", 7)])
+def test_the_level_says_how_train_verifies(image: Image, level: str, code: int) -> None:
     alter(image)
 
-    assert image.run("train", BAKE_VERIFY=level).returncode == code
+    assert image.run("train", *UNCHECKED, BAKE_VERIFY=level).returncode == code
+    assert image.run("train", *UNCHECKED, "--level", level, BAKE_VERIFY="full").returncode == code
 
 
 def test_training_without_verification_warns(image: Image) -> None:
-    assert image.run("train", BAKE_VERIFY="off").stderr == "warning: BAKE_VERIFY=off: the models are not verified\n"
+    assert "warning: the models are not verified (level off)\n" in image.run("--level=off", *UNCHECKED).stderr
 
 
 def test_another_word_in_bake_verify_is_refused(image: Image) -> None:
     result = image.run("train", BAKE_VERIFY="yes")
 
-    assert (result.returncode, result.stderr) == (2, "error: BAKE_VERIFY is 'yes' (expected quick, full or off)\n")
+    assert (result.returncode, result.stderr) == (
+        2,
+        "error: BAKE_VERIFY is 'yes' (expected quick, full, load or off)\n",
+    )
+
+
+def test_a_map_that_says_nothing_is_refused(image: Image) -> None:
+    result = image.run("train", "--map", "prompt")
+
+    assert (result.returncode, result.stderr) == (
+        2,
+        "error: --map: expected FIELD=COLUMN, found 'prompt'\nhint: for example --map prompt=question\n",
+    )
 
 
 def test_an_image_without_verl_says_so(image: Image) -> None:
-    (image.root / "wheels/verl/__init__.py").unlink()
+    shutil.rmtree(image.root / "wheels/verl")
 
-    result = image.run("train", BAKE_VERIFY="off")
+    result = image.run("train")
 
     assert (result.returncode, result.stdout, result.stderr) == (
         8,
         "",
         (
-            "warning: BAKE_VERIFY=off: the models are not verified\n"
             "error: verl is not installed in this image\n"
             "hint: build the image with a base in models.lock that names a verl version\n"
         ),
@@ -266,7 +294,18 @@ def test_an_image_without_verl_says_so(image: Image) -> None:
 def test_verl_in_the_current_folder_is_found(image: Image) -> None:
     shutil.move(image.root / "wheels/verl", image.root / "verl")
 
-    assert image.run("train").returncode == 7
+    assert image.run("train", *UNCHECKED).returncode == 7
+
+
+def test_the_entrypoint_loads_with_the_standard_library_alone() -> None:
+    script = (
+        f"import sys; before = set(sys.modules); import {', '.join(IMPORTED)}\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(new - set(sys.stdlib_module_names) - {'bake'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert done.stdout == "[]\n"
 
 
 def test_verify_prints_what_it_found_in_each_model(tmp_path: Path) -> None:
@@ -276,11 +315,11 @@ def test_verify_prints_what_it_found_in_each_model(tmp_path: Path) -> None:
     result = image.run("verify")
 
     assert (result.returncode, result.stdout, result.stderr) == (
-        1,
+        10,
         (
-            "tiny@v1: 4 files are as recorded\n"
+            "tiny@v1: 9 files are as recorded (quick, 0.0 s)\n"
             f"{tmp_path}/models/judge/config.json: missing\n"
-            "  expected: 23 bytes\n"
+            f"  expected: {SIZE} bytes\n"
             "  found:    no such file\n"
             "  to do:    fetch or copy this file again, and mount nothing over it\n"
         ),
@@ -292,7 +331,7 @@ def test_verify_full_hashes_every_byte(image: Image) -> None:
     alter(image)
 
     assert image.run("verify").returncode == 0
-    assert image.run("verify", "--level", "full").returncode == 1
+    assert image.run("verify", "--level", "full").returncode == 10
 
 
 def test_verify_prints_json_for_programs(image: Image) -> None:
@@ -300,19 +339,20 @@ def test_verify_prints_json_for_programs(image: Image) -> None:
 
     result = image.run("verify", "--json")
 
-    assert (result.returncode, json.loads(result.stdout)) == (
-        1,
+    assert (result.returncode, json.loads(result.stdout.splitlines()[0])) == (
+        10,
         [
             {
                 "name": "tiny",
                 "version": "v1",
                 "roles": ["actor"],
                 "path": str(image.model),
+                "set_digest": str(image.models[0].set_digest),
                 "faults": [
                     {
                         "path": "config.json",
                         "kind": "missing",
-                        "expected": "23 bytes",
+                        "expected": f"{SIZE} bytes",
                         "found": "no such file",
                         "hint": "fetch or copy this file again, and mount nothing over it",
                     }
@@ -327,11 +367,11 @@ def test_verify_looks_for_the_models_below_another_root(image: Image, tmp_path: 
     (mounted / "opt/models").mkdir(parents=True)
     shutil.move(image.model, mounted / "opt/models/tiny")
     (mounted / "opt/models/tiny/config.json").chmod(0o600)
-    write(tmp_path, {"other.json": Record(models=(recorded(model_files()),)).dumps()})
+    write(tmp_path, {"other.json": Record(models=(recorded(FILES),)).dumps()})
 
     result = image.run("verify", "--record", str(tmp_path / "other.json"), "--root", str(mounted))
 
-    assert (result.returncode, result.stdout) == (0, "tiny@v1: 4 files are as recorded\n")
+    assert (result.returncode, result.stdout) == (0, "tiny@v1: 9 files are as recorded (quick, 0.0 s)\n")
 
 
 def test_an_image_without_a_record_says_so(image: Image) -> None:
@@ -358,7 +398,10 @@ def test_exec_runs_another_command(image: Image) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("bash",), "unknown word 'bash' (expected train, verify, exec or help)"),
+        (
+            ("bash",),
+            "unknown word 'bash' (expected train, preflight, verify, ray-head, ray-worker, shell, exec or help)",
+        ),
         (("exec",), "exec: no command"),
         (("exec", "no-such-command"), "cannot run 'no-such-command': No such file or directory"),
         (("verify", "--fast"), "verify: unrecognized arguments: --fast"),

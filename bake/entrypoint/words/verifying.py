@@ -1,0 +1,123 @@
+"""`verify`: the record against the files, and at level `load` against what this image's transformers makes of them."""
+
+from __future__ import annotations
+
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from bake.entrypoint.fault import report
+from bake.entrypoint.load import load_faults, static_faults
+from bake.entrypoint.tree import FolderTree
+from bake.entrypoint.verify import load_record, verify
+from bake.entrypoint.words.speech import Parser, show, show_document
+from bake.errors import ModelFault
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bake.entrypoint.fault import Fault
+    from bake.record import Record, RecordedModel
+
+Depth = Literal["quick", "full", "load"]
+"""`quick`: names, sizes, modes, headers. `full`: every byte too. `load`: quick, and then as transformers loads it."""
+
+DEPTHS: tuple[Depth, ...] = get_args(Depth)
+
+RECORD = Path(__file__).parents[3] / "record.json"
+"""/opt/bake/record.json in an image, beside the folder that holds this package."""
+
+_ROOT = Path("/")
+
+
+def verify_word(words: Sequence[str]) -> None:
+    """Raises ModelFault where anything is wrong with a model."""
+    options = _options(words)
+    record = load_record(options.record)
+    start = time.monotonic()
+    template = any("chat_template=" in override for override in record.overrides)
+    found = check_models(record, depth=options.level, root=options.root, chat_template=template)
+    if options.json:
+        show_document(document(found))
+    else:
+        for line in lines(found, depth=options.level, seconds=time.monotonic() - start, root=options.root):
+            show(line)
+    refuse(found, hint="each fault says what to do")
+
+
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    parser = Parser("verify")
+    parser.add_argument("--level", choices=DEPTHS, default="quick")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--root", type=Path, default=_ROOT)
+    return parser.parse_args(list(words))
+
+
+def check_models(
+    record: Record, *, depth: Depth, root: Path = _ROOT, chat_template: bool = False
+) -> dict[RecordedModel, tuple[Fault, ...]]:
+    """Every fault of every model, in the record's order. `chat_template`: the settings bring one for the actor."""
+    return {model: _check(model, depth=depth, root=root, chat_template=chat_template) for model in record.models}
+
+
+def _check(model: RecordedModel, *, depth: Depth, root: Path, chat_template: bool) -> tuple[Fault, ...]:
+    """Modes count in the image itself, not on a volume that a cluster mounted with modes of its own.
+
+    A model with a file at fault is not loaded: transformers would only say so again, in other words.
+    """
+    folder = _folder(model, root)
+    level = "quick" if depth == "load" else depth
+    faults = verify(model, FolderTree(folder), level=level, check_modes=root == _ROOT)
+    return load_faults(model, folder, chat_template=chat_template) if depth == "load" and not faults else faults
+
+
+def check_statically(record: Record, *, chat_template: bool) -> dict[RecordedModel, tuple[Fault, ...]]:
+    """What can be told of loading without transformers itself, in milliseconds: this runs before every training."""
+    try:
+        transformers = metadata.version("transformers")
+    except metadata.PackageNotFoundError:
+        transformers = None
+    return {
+        model: static_faults(model, _folder(model, _ROOT), transformers=transformers, chat_template=chat_template)
+        for model in record.models
+    }
+
+
+def _folder(model: RecordedModel, root: Path) -> Path:
+    return root / model.path.lstrip("/")
+
+
+def lines(
+    found: Mapping[RecordedModel, tuple[Fault, ...]], *, depth: str, seconds: float, root: Path = _ROOT
+) -> Iterator[str]:
+    """What was found, for people."""
+    for model, faults in found.items():
+        if faults:
+            yield from report(faults, folder=str(_folder(model, root)))
+        else:
+            yield f"{model.name}@{model.version}: {len(model.files)} files are as recorded ({depth}, {seconds:.1f} s)"
+
+
+def document(found: Mapping[RecordedModel, tuple[Fault, ...]]) -> list[dict[str, object]]:
+    """What was found, for programs."""
+    return [
+        {
+            "name": model.name,
+            "version": model.version,
+            "roles": list(model.roles),
+            "path": model.path,
+            "set_digest": str(model.set_digest),
+            "faults": [fault.document() for fault in faults],
+        }
+        for model, faults in found.items()
+    ]
+
+
+def refuse(found: Mapping[RecordedModel, tuple[Fault, ...]], *, hint: str) -> None:
+    """Raise ModelFault where there is a fault."""
+    faulty = [f"{len(faults)} in {model.name}@{model.version}" for model, faults in found.items() if faults]
+    if faulty:
+        raise ModelFault(f"faults: {', '.join(faulty)}", hint=hint)
