@@ -21,6 +21,7 @@ from testcontainers.core.container import DockerContainer
 from tests.entrypoint.files import model_files
 from tests.hub_server import FakeHub
 from tests.integration.engine import Engine, Shop
+from tests.integration.training import bake_tiny, put_verl_base, verl_folder, write_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,6 +142,21 @@ def baked(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     for shop in _open_shop(engine, tmp_path_factory.mktemp("baked")):
         shop.add()
         shop.build()
+        yield shop
+
+
+@pytest.fixture(scope="session")
+def verl_site() -> Path:
+    """The packages that `.ci/verl` installed, verl 0.9.1 among them."""
+    return verl_folder() / "site"
+
+
+@pytest.fixture(scope="session")
+def trainer(verl_site: Path, classic: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """A small Llama on a base with real verl, built once, and data beside it. Tests only run it, or derive from it."""
+    for shop in _open_shop(classic, tmp_path_factory.mktemp("trainer")):
+        bake_tiny(shop, put_verl_base(classic, verl_site))
+        write_data(shop.root / "data")
         yield shop
 
 

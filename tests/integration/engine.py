@@ -115,19 +115,26 @@ def start_container(
     image: str,
     *command: str,
     until: str | None = None,
+    seconds: int = 60,
     mounts: Mapping[str, Path] | None = None,
+    writable: Mapping[str, Path] | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
     **options: Any,
 ) -> DockerContainer:
     """A container that is about to start: a context that begins when it has printed `until`, and ends with its removal.
 
-    `mounts` are folders by their place in the container.
+    It has so many seconds to print it, and fails at once where it ends before. `mounts` are folders by their place in
+    the container, which cannot write to them; it can to those of `writable`.
     """
     where = {"environment": {"DOCKER_HOST": engine.host}}
     container = DockerContainer(image, docker_client_kw=where, **{"network_mode": "none", **options})
     for target, folder in (mounts or {}).items():
-        container.with_volume_mapping(folder, target)
+        container.with_volume_mapping(folder, target, "ro")
+    for target, folder in (writable or {}).items():
+        container.with_volume_mapping(folder, target, "rw")
+    container.with_envs(**environ)
     if until:
-        container.waiting_for(LogMessageWaitStrategy(until).with_startup_timeout(60))
+        container.waiting_for(LogMessageWaitStrategy(until).with_startup_timeout(seconds))
     return container.with_command(list(command))
 
 

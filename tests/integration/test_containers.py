@@ -25,7 +25,7 @@ def test_a_container_verifies_the_model(baked: Shop, level: str) -> None:
     ran = run_container(baked.engine, baked.image, "verify", "--level", level)
 
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out == f"{baked.model}: 4 files are as recorded\n"
+    assert ran.out.startswith(f"{baked.model}: 4 files are as recorded ({level}, ")
 
 
 def test_any_user_may_verify_with_a_read_only_root_and_no_network(baked: Shop) -> None:
@@ -52,20 +52,8 @@ def test_a_model_that_is_mounted_over_is_refused(baked: Shop, tmp_path: Path) ->
 
     ran = run_container(baked.engine, baked.image, "verify", mounts={f"/opt/models/{baked.name}": tmp_path})
 
-    assert ran.code == 1
+    assert ran.code == 10
     assert ran.err == f"error: faults: 4 in {baked.model}\nhint: each fault says what to do\n"
-
-
-def test_training_does_not_start_on_an_altered_model(baked: Shop) -> None:
-    altered = f"{baked.name}-altered:v1"
-    dockerfile = f"FROM {baked.image}\nRUN printf '{{}}' > /opt/models/{baked.name}/config.json\n"
-    baked.engine.docker("build", "-q", "--network", "none", "-t", altered, "-", stdin=dockerfile.encode())
-
-    ran = run_container(baked.engine, altered)
-
-    assert ran.code == 1
-    assert f"/opt/models/{baked.name}/config.json" in ran.err
-    assert ran.err.endswith("hint: training was not started; each fault above says what to do\n")
 
 
 def test_an_altered_byte_is_found_by_the_full_level(baked: Shop) -> None:
@@ -78,16 +66,14 @@ def test_an_altered_byte_is_found_by_the_full_level(baked: Shop) -> None:
 
     ran = run_container(baked.engine, altered, "verify", "--level", "full")
 
-    assert ran.code == 1
+    assert ran.code == 10
     assert shard in ran.out
 
 
-def test_training_verifies_first_and_then_looks_for_verl(baked: Shop) -> None:
+def test_an_image_without_verl_does_not_train(baked: Shop) -> None:
     ran = run_container(baked.engine, baked.image)
 
-    assert ran.code == 8
-    assert ran.err.startswith(f"{baked.model}: 4 files are as recorded\n")
-    assert ran.err.endswith(NO_VERL)
+    assert (ran.code, ran.err) == (8, NO_VERL)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +82,6 @@ def test_training_verifies_first_and_then_looks_for_verl(baked: Shop) -> None:
 )
 def test_the_exit_code_says_what_happened(baked: Shop, words: tuple[str, ...], code: int) -> None:
     assert run_container(baked.engine, baked.image, *words).code == code
-
-
-def test_an_override_that_contradicts_the_model_is_refused(baked: Shop) -> None:
-    ran = run_container(baked.engine, baked.image, "actor_rollout_ref.model.path=/other")
-
-    assert ran.code == 2
-    assert ran.err.endswith("hint: leave this override out; to train another model, bake it\n")
 
 
 def test_the_command_that_exec_starts_gets_the_signals(baked: Shop) -> None:

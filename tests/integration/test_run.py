@@ -25,7 +25,8 @@ def has_stand_in(shop: Shop) -> bool:
 def test_run_verifies_in_a_container_and_passes_its_exit_code_on(baked: Shop) -> None:
     ran = baked.run("run", baked.model, "--gpus", "none", "--", "verify", "--level", "full")
 
-    assert (ran.code, ran.out) == (0, f"{baked.model}: 4 files are as recorded\n")
+    assert ran.code == 0
+    assert ran.out.startswith(f"{baked.model}: 4 files are as recorded (full, ")
     assert baked.run("run", baked.image, "--gpus", "none", "--", "exec", "sh", "-c", "exit 7").code == 7
     assert baked.run("run", baked.image, "--gpus", "none").code == 8
 
