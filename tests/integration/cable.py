@@ -13,9 +13,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.integration.engine import start_container
+from tests.needs import without
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,8 +39,7 @@ class Host:
 def two_hosts(engine: Engine, first: str, second: str) -> Iterator[tuple[Host, Host]]:
     """Hosts of these names, which know each other by name. Needs root on the engine's own machine."""
     if os.geteuid() != 0 or not shutil.which("ip"):
-        tell = pytest.fail if os.environ.get("BAKE_REQUIRE_DOCKER") == "1" else pytest.skip
-        tell("needs root and `ip`, to lay a cable between two containers")
+        without("needs root and `ip`, to lay a cable between two containers", required="DOCKER")
     addresses = {first: _FIRST, second: _SECOND}
     with _asleep(engine, first, addresses) as left, _asleep(engine, second, addresses) as right:
         _connect(_process(left), _process(right))

@@ -21,7 +21,8 @@ from testcontainers.core.container import DockerContainer
 from tests.entrypoint.files import model_files
 from tests.hub_server import FakeHub
 from tests.integration.engine import Engine, Shop
-from tests.integration.training import bake_tiny, put_verl_base, verl_folder, write_data
+from tests.integration.training import bake_tiny, put_verl_base, write_data
+from tests.needs import verl_folder, without
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,15 +38,12 @@ _HOSTS: dict[Store, str | None] = {
 _OWN = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 _REGISTRY = os.environ.get("BAKE_TEST_REGISTRY")
 _TAR = os.environ.get("BAKE_TEST_BASE")
-_REQUIRED = os.environ.get("BAKE_REQUIRE_DOCKER") == "1"
 
 testcontainers_config.ryuk_disabled = True  # its image is not to be had everywhere; every container here is removed
 
 
 def _missing(why: str) -> NoReturn:
-    if _REQUIRED:
-        pytest.fail(f"{why}, and BAKE_REQUIRE_DOCKER=1 is set")
-    pytest.skip(f"{why} (.ci/engine up starts what is needed)")
+    without(f"{why} (.ci/engine up starts what is needed)", required="DOCKER")
 
 
 def _connect(store: Store) -> tuple[docker.DockerClient, str]:

@@ -6,13 +6,11 @@ verl and torch are those of `.ci/verl`; the GPU is a stand-in, a CPU that verl t
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from docker.errors import NotFound
 from filelock import FileLock
 
@@ -37,18 +35,6 @@ _PACKAGES = "/usr/local/lib/python3.11/dist-packages"
 _PLUGIN = Path(__file__).parents[1] / "verl_cpu"
 _LOCKS = Path(tempfile.gettempdir())
 _SECONDS = 300
-
-
-def verl_folder() -> Path:
-    """What `.ci/verl up` made. The test is skipped where there is none, and fails where BAKE_REQUIRE_VERL=1 is set."""
-    folder = os.environ.get("BAKE_VERL")
-    return Path(folder) if folder else _without("BAKE_VERL is not set")
-
-
-def _without(why: str) -> NoReturn:
-    if os.environ.get("BAKE_REQUIRE_VERL") == "1":
-        pytest.fail(f"{why}, and BAKE_REQUIRE_VERL=1 is set")
-    pytest.skip(f"{why} (.ci/verl up prints what is needed)")
 
 
 def put_verl_base(engine: Engine, site: Path) -> str:

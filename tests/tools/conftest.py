@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.needs import without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 
 def _tool(name: str) -> Tool:
     if shutil.which(name) is None:
-        if os.environ.get("BAKE_REQUIRE_TOOLS") == "1":
-            pytest.fail(f"{name} is not on the PATH, and BAKE_REQUIRE_TOOLS=1 is set")
-        pytest.skip(f"{name} is not on the PATH")
+        without(f"{name} is not on the PATH", required="TOOLS")
 
     def run(*arguments: object) -> str:
         done = subprocess.run([name, *map(str, arguments)], capture_output=True, text=True, check=False)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.needs import verl_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -19,13 +21,7 @@ _ANSWERING = Path(__file__).with_name("verl_answers.py")
 
 @pytest.fixture(scope="session")
 def verl_home() -> Path:
-    """What `.ci/verl up` made. The test is skipped where there is none, and fails where BAKE_REQUIRE_VERL=1 is set."""
-    folder = os.environ.get("BAKE_VERL")
-    if folder is None and os.environ.get("BAKE_REQUIRE_VERL") == "1":
-        pytest.fail("BAKE_VERL is not set, and BAKE_REQUIRE_VERL=1 is")
-    if folder is None:
-        pytest.skip("BAKE_VERL is not set (.ci/verl up prints it)")
-    return Path(folder)
+    return verl_folder()
 
 
 @pytest.fixture(scope="session")

@@ -5,18 +5,18 @@ Tests of the releases are skipped without BAKE_VERL, and fail instead with BAKE_
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.entrypoint.launch.stage import Stage, bake, write_verl
+from tests.needs import verl_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 RELEASES = ("0.5.0", "0.6.1", "0.7.1", "0.8.0", "0.9.1")
 
@@ -57,11 +57,6 @@ class Release:
 
 @pytest.fixture(params=[pytest.param(version, marks=pytest.mark.verl) for version in RELEASES])
 def release(request: pytest.FixtureRequest, tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch) -> Release:
-    place = os.environ.get("BAKE_VERL")
-    if not place and os.environ.get("BAKE_REQUIRE_VERL") == "1":
-        pytest.fail("BAKE_VERL is not set, and BAKE_REQUIRE_VERL=1 is set")
-    if not place:
-        pytest.skip("BAKE_VERL is not set: `.ci/verl up` prints it")
-    folder = Path(place) / request.param
+    folder = verl_folder() / request.param
     monkeypatch.syspath_prepend(folder)
     return Release(request.param, folder, partial(bake, tmp_path, packages))

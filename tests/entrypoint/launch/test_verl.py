@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from bake.entrypoint.launch.composed import plain
+from tests.needs import verl_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +39,7 @@ validate_config(config, use_reference_policy=need_reference_policy(config), use_
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Path:
-    place = os.environ.get("BAKE_VERL")
-    if not place and os.environ.get("BAKE_REQUIRE_VERL") == "1":
-        pytest.fail("BAKE_VERL is not set, and BAKE_REQUIRE_VERL=1 is set")
-    if not place:
-        pytest.skip("BAKE_VERL is not set: `.ci/verl up` prints it")
-    folder = Path(place) / "site"
+    folder = verl_folder() / "site"
     monkeypatch.syspath_prepend(folder)
     return folder
 

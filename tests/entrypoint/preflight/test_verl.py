@@ -18,6 +18,7 @@ from bake.entrypoint.preflight.loggers import check_loggers
 from bake.entrypoint.preflight.situation import Situation
 from bake.entrypoint.settings import Settings
 from tests.entrypoint.preflight.situations import situation
+from tests.needs import verl_folder
 
 pytestmark = pytest.mark.verl
 
@@ -62,18 +63,9 @@ CASES: list[list[str]] = [
 ]
 
 
-def folder() -> Path:
-    """Where `.ci/verl up` has put verl; without it these tests are skipped, unless they are required."""
-    place = os.environ.get("BAKE_VERL")
-    if place is None:
-        tell = pytest.fail if os.environ.get("BAKE_REQUIRE_VERL") == "1" else pytest.skip
-        tell('BAKE_VERL is not set: eval "$(.ci/verl up)"')
-    return Path(place)
-
-
 def ask(release: str) -> list[dict[str, Any]]:
     """verl's answer to each case: the whole configuration, and why it refuses it."""
-    place = folder()
+    place = verl_folder()
     lines = "".join(json.dumps([*RIGHT, *case]) + "\n" for case in CASES)
     environ = {**os.environ, "PYTHONPATH": f"{place / release}:{place / 'site'}", "HF_HUB_OFFLINE": "1"}
     oracle = Path(__file__).with_name("oracle.py")
@@ -103,7 +95,7 @@ def test_batches_are_refused_exactly_where_verl_refuses_them(release: str) -> No
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_loggers_are_those_that_verl_knows(release: str) -> None:
-    source = (folder() / release / "verl/utils/tracking.py").read_text()
+    source = (verl_folder() / release / "verl/utils/tracking.py").read_text()
     listed = re.search(r"supported_backend = \[(.*?)\]", source, re.DOTALL)
     assert listed is not None
     known = re.findall(r'"(\w+)"', listed[1])
