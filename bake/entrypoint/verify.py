@@ -100,9 +100,9 @@ def _digest_faults(
     jobs: int,
     advance: Callable[[int], object],
 ) -> list[Fault]:
-    """Hash each file whole, the largest first: the one that ends last should not also start last."""
-    largest_first = sorted(entries, key=lambda entry: -entry.size)
-    answers = _each(lambda entry: _check_digest(recorded[entry.path], tree, advance), largest_first, jobs=jobs)
+    """Hash each file whole, by name: a loader reads shards in this order, and finds them in the page cache."""
+    ordered = sorted(entries, key=lambda entry: entry.path)
+    answers = _each(lambda entry: _check_digest(recorded[entry.path], tree, advance), ordered, jobs=jobs)
     return [answer for answer in answers if answer is not None]
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from bake.entrypoint.amounts import divisors, largest_divisor, listed, rounded_up
 from bake.entrypoint.finding import Finding
-from bake.entrypoint.preflight.amounts import divisors, largest_divisor, listed, rounded_up
 from bake.entrypoint.preflight.asked import (
     SECTIONS,
     Role,

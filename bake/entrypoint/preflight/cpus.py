@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bake.entrypoint.amounts import counted
 from bake.entrypoint.finding import Finding
-from bake.entrypoint.preflight.amounts import counted
 from bake.entrypoint.preflight.asked import (
     engine_parallel,
     gpus_per_node,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bake.entrypoint.amounts import counted, size
 from bake.entrypoint.finding import Finding
-from bake.entrypoint.preflight.amounts import counted, size
 from bake.entrypoint.preflight.asked import SECTIONS, Role, nodes, positive, text, uses_critic
 from bake.entrypoint.preflight.engines import read_trained
 from bake.entrypoint.preflight.mounts import is_container_layer

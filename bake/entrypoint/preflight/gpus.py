@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from bake.entrypoint.amounts import counted, divisors, largest_divisor, listed, size
 from bake.entrypoint.finding import Finding
 from bake.entrypoint.machine.gpu import VISIBLE
-from bake.entrypoint.preflight.amounts import counted, divisors, largest_divisor, listed, size
 from bake.entrypoint.preflight.asked import (
     engine_parallel,
     gpus_per_node,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bake.entrypoint.amounts import size
 from bake.entrypoint.finding import Finding
-from bake.entrypoint.preflight.amounts import size
 from bake.entrypoint.preflight.asked import nodes
 
 if TYPE_CHECKING:

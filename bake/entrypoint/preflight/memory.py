@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bake.entrypoint.amounts import size
 from bake.entrypoint.finding import Finding
-from bake.entrypoint.preflight.amounts import size
 from bake.entrypoint.preflight.asked import SECTIONS, Role, fraction, lora_rank, on_cuda, strategy, uses_critic
 from bake.entrypoint.preflight.engines import engine_section
 from bake.entrypoint.preflight.estimate import estimate

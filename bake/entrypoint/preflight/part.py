@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bake.entrypoint.preflight.amounts import size
+from bake.entrypoint.amounts import size
 
 Phase = Literal["generate", "update actor", "update critic"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bake.entrypoint.preflight.amounts import billions, size
+from bake.entrypoint.amounts import billions, size
 from bake.entrypoint.preflight.asked import (
     MODELS,
     SECTIONS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bake.entrypoint.amounts import GIB, size
 from bake.entrypoint.finding import Finding
-from bake.entrypoint.preflight.amounts import GIB, size
 from bake.entrypoint.preflight.asked import MODELS, Role, joins_cluster, ray_option, uses_critic
 
 if TYPE_CHECKING:

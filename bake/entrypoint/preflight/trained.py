@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bake.entrypoint.preflight.amounts import billions
+from bake.entrypoint.amounts import billions
 from bake.entrypoint.preflight.part import PHASES, Part, Phase
 
 if TYPE_CHECKING:

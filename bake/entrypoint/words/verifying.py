@@ -7,6 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
+from bake.entrypoint.amounts import size
 from bake.entrypoint.fault import report
 from bake.entrypoint.load import load_faults, static_faults
 from bake.entrypoint.tree import FolderTree
@@ -98,7 +99,9 @@ def lines(
         if faults:
             yield from report(faults, folder=str(_folder(model, root)))
         else:
-            yield f"{model.name}@{model.version}: {len(model.files)} files are as recorded ({depth}, {seconds:.1f} s)"
+            read = f"{size(sum(file.size for file in model.files))} in " if depth == "full" else ""
+            cost = f"{depth}, {read}{seconds:.1f} s"
+            yield f"{model.name}@{model.version}: {len(model.files)} files are as recorded ({cost})"
 
 
 def document(found: Mapping[RecordedModel, tuple[Fault, ...]]) -> list[dict[str, object]]:
