@@ -47,6 +47,7 @@ bench: setup ## Measure bake against cp, openssl and sha256sum (minutes, 12 GB o
 	$(STEP) $(BIN)/python tests/bench/start.py
 	$(STEP) $(BIN)/python tests/bench/build.py
 	$(STEP) $(BIN)/python tests/bench/verify.py
+	$(STEP) $(BIN)/python tests/bench/entrypoint.py
 
 bench-docker: setup ## Measure bake against docker buildx build, in a daemon that nobody else uses
 	$(STEP) $(BIN)/python tests/bench/docker.py

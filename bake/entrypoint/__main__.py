@@ -12,7 +12,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
-from bake.errors import BakeError, UsageError
+from bake.errors import BakeError, Terminated, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +71,8 @@ def main(argv: Sequence[str]) -> int:
     except BakeError as error:
         _report(error, as_json="--json" in words)
         return error.code
+    except Terminated:
+        return 143
     except KeyboardInterrupt:
         return 130
     return 0

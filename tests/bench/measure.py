@@ -17,6 +17,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,16 +72,25 @@ def pin(lock: Path, model: str, source: str, *, cache: Path) -> None:
     run(bake("--lock", lock, "add", model, source, "--base", "scratch"), cache=cache)
 
 
-def run(command: Sequence[str], *, cache: Path | None = None) -> Cost:
-    """Run a command to its end, with `cache` as bake's store. Stops the bench with its stderr when it fails."""
-    environment = {**os.environ, **({"BAKE_CACHE": str(cache)} if cache else {})}
+def run(
+    command: Sequence[str],
+    *,
+    cache: Path | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
+    codes: Sequence[int] = (0,),
+) -> Cost:
+    """Run a command to its end, with `cache` as bake's store.
+
+    Stops the bench with its stderr when it ends with another code than these.
+    """
+    environment = {**os.environ, **environ, **({"BAKE_CACHE": str(cache)} if cache else {})}
     with tempfile.TemporaryFile() as errors:
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
+        if process.returncode not in codes:
             errors.seek(0)
             said = errors.read().decode(errors="replace").strip()
             raise SystemExit(f"error: exit code {process.returncode}: {' '.join(command)}\n{said}")

@@ -430,3 +430,14 @@ def test_sigterm_stops_a_verification(image: Image) -> None:
         process.communicate(timeout=60)
 
     assert process.returncode == 143
+
+
+def test_sigterm_stops_a_head_that_waits_for_its_workers(image: Image) -> None:
+    process = image.start("ray-head", *UNCHECKED, "trainer.nnodes=2", BAKE_RAY_PORT="26379")
+
+    assert process.stderr
+    assert any(line.startswith("cluster: expecting 1 worker") for line in process.stderr)
+    process.terminate()
+    process.communicate(timeout=60)
+
+    assert process.returncode == 143

@@ -11,8 +11,8 @@ from bake.entrypoint.cluster import report_of
 from bake.entrypoint.cluster.head import run_head
 from bake.entrypoint.cluster.meeting import Meeting
 from bake.entrypoint.cluster.worker import run_worker
+from bake.entrypoint.speech import Parser, tell
 from bake.entrypoint.verify import load_record
-from bake.entrypoint.words.speech import Parser, tell
 from bake.entrypoint.words.training import checked_launch, default_level, read_options, show_launch
 from bake.entrypoint.words.verifying import DEPTHS, RECORD, check_models, lines
 from bake.errors import UsageError

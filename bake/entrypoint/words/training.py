@@ -21,8 +21,8 @@ from bake.entrypoint.machine import look
 from bake.entrypoint.preflight import preflight
 from bake.entrypoint.preflight.situation import Situation
 from bake.entrypoint.process import become
+from bake.entrypoint.speech import Parser, show, show_document, tell
 from bake.entrypoint.verify import load_record
-from bake.entrypoint.words.speech import Parser, show, show_document, tell
 from bake.entrypoint.words.verifying import (
     DEPTHS,
     RECORD,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 from bake.entrypoint.amounts import size
 from bake.entrypoint.fault import report
 from bake.entrypoint.load import load_faults, static_faults
+from bake.entrypoint.speech import Parser, show, show_document
 from bake.entrypoint.tree import FolderTree
 from bake.entrypoint.verify import load_record, verify
-from bake.entrypoint.words.speech import Parser, show, show_document
 from bake.errors import ModelFault
 
 if TYPE_CHECKING:
