@@ -37,7 +37,7 @@ check: setup ## Format, lint, strict types, import rules and the fast tests
 	$(STEP) $(BIN)/mypy
 	$(STEP) $(BIN)/mypy --python-version 3.10 $(IN_IMAGE)
 	$(STEP) $(BIN)/lint-imports
-	$(STEP) $(BIN)/python -m pytest -q -n auto -m "not docker and not tools and not slow"
+	$(STEP) $(BIN)/python -m pytest -q -n auto -m "not docker and not tools and not slow and not verl"
 
 format: setup ## Format the code, and mend what the linter can
 	$(STEP) $(BIN)/ruff format

@@ -139,3 +139,11 @@ def test_layer_digests_in_the_lock_change_nothing(built: Place, digest: str) -> 
 @pytest.mark.usefixtures("built")
 def test_a_full_store_changes_nothing(digest: str, bake: Bake) -> None:
     assert bake("-q", "build", "tiny@v1", "--to", "oci:again").digest == digest
+
+
+def test_the_readme_shows_the_digest_that_the_repository_s_own_model_has(place: Place) -> None:
+    root = Path(__file__).parents[2]
+
+    ran = place.run("-q", "--lock", str(root / "models.lock"), "build", "tiny-llama@v1.0.0", "--frozen", "--to", "oci:i")
+
+    assert f"oci:dist/tiny-llama-v1.0.0@{ran.digest}\n" in (root / "README.md").read_text("utf-8")
