@@ -143,7 +143,8 @@ def test_a_full_store_changes_nothing(digest: str, bake: Bake) -> None:
 
 def test_the_readme_shows_the_digest_that_the_repository_s_own_model_has(place: Place) -> None:
     root = Path(__file__).parents[2]
+    lock = str(root / "models.lock")
 
-    ran = place.run("-q", "--lock", str(root / "models.lock"), "build", "tiny-llama@v1.0.0", "--frozen", "--to", "oci:i")
+    ran = place.run("-q", "--lock", lock, "build", "tiny-llama@v1.0.0", "--frozen", "--to", "oci:i")
 
     assert f"oci:dist/tiny-llama-v1.0.0@{ran.digest}\n" in (root / "README.md").read_text("utf-8")
