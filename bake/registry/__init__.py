@@ -18,24 +18,24 @@ from urllib.parse import urlsplit
 
 from bake.digest import Digest
 from bake.errors import BakeError, DigestError, OutputError
-from bake.image import INDEX, Descriptor, Image, ImageConfig, Manifest, Platform
+from bake.image import INDEX, LAYER, Descriptor, Image, ImageConfig, Manifest, Platform
 from bake.registry.answer import LIMIT
-from bake.registry.blobs import download, has_blob
+from bake.registry.blobs import download, download_part, has_blob
 from bake.registry.client import Client
 from bake.registry.credentials import Credentials, Login, find_login
 from bake.registry.documents import Document, choose, fetch, put, resolve
 from bake.registry.network import Network, Timeouts
-from bake.registry.opening import find_origin
+from bake.registry.opening import find_origin, may_be_plain
 from bake.registry.patience import Attempts, Patience
 from bake.registry.profiles import Profile, profile_of
 from bake.registry.reference import Reference
 from bake.registry.refusal import Access, Party, not_a_registry
-from bake.registry.source import Source, in_memory, reopened
+from bake.registry.source import Named, Source, Unnamed, in_memory, reopened
 from bake.registry.upload import Arrival, Upload
 from bake.units import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "Registry",
     "Source",
     "Timeouts",
+    "Unnamed",
     "in_memory",
     "profile_of",
     "reopened",
@@ -85,9 +86,10 @@ class Registry:
         """Reach the registry of a reference; the caller closes it, or uses it in a `with`.
 
         The login is that of `docker login`, and the profile the registry's own, unless they are given. HTTP without TLS
-        is for loopback, and for whoever asks for it by `plain_http`. Raises NetworkError, and UsageError for settings
-        of Docker, proxies or certificates that cannot be read.
+        is for loopback, and for whoever asks for it by `plain_http`, or by naming the host in BAKE_PLAIN_HTTP. Raises
+        NetworkError, and UsageError for settings of Docker, proxies or certificates that cannot be read.
         """
+        plain_http = plain_http or may_be_plain(reference.host)
         patience = patience or Patience.from_environment()
         login = login or find_login(reference.host)
         network = Network(reference.host, connections=16, timeouts=timeouts or Timeouts())
@@ -188,11 +190,19 @@ class Registry:
         """
         return download(self._client, blob, offset=offset)
 
+    def open_part(self, blob: Descriptor, *, offset: int, size: int) -> Iterator[bytes]:
+        """The `size` bytes of a blob from `offset` on, as `open_blob` gives them; the reader proves what they are."""
+        return download_part(self._client, blob, offset=offset, size=size)
+
     # --- writing
 
     def check(self, blobs: Sequence[Descriptor]) -> None:
         """Refuse what this registry is known to refuse, all at once, before a byte is sent. Raises OutputError."""
-        if faults := self.profile.faults(blobs):
+        self.check_sizes({str(blob.digest): blob.size for blob in blobs})
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """`check` for layers that have no digest yet: bytes by what the layer is, in words. Raises OutputError."""
+        if faults := self.profile.refused(sizes):
             told = f"{self.reference.name}: {count_text(len(faults), 'layer')} too large for {self.profile.name}:"
             raise OutputError(
                 "\n  ".join([told, *faults]), hint="split the model into smaller shards, or push to another registry"
@@ -203,28 +213,47 @@ class Registry:
         blob: Descriptor,
         source: Source,
         *,
+        what: str | None = None,
         mount_from: str | None = None,
         advance: Callable[[int], object] = lambda _: None,
     ) -> Arrival:
         """See to it that the repository has a blob: `present` already, `mounted` from another, or `uploaded`.
 
         `source(offset)` gives its bytes from there on, and is called again where an upload goes on or starts again; its
-        bytes are proven by the registry, which refuses others. `mount_from` is a repository in this registry that may
-        have the blob. `advance` takes counts of bytes that add up to `blob.size`; where bytes were lost on the way,
-        some are negative. Raises OutputError, and DigestError where bytes and digest do not fit.
+        bytes are proven by the registry, which refuses others. `what` is the blob, in words, and `mount_from` a
+        repository in this registry that may have it. `advance` takes counts of bytes that add up to `blob.size`; where
+        bytes were lost on the way, some are negative. Raises OutputError, and DigestError where bytes and digest do
+        not fit.
         """
         self.check((blob,))
         if self.has_blob(blob):
             advance(blob.size)
             return "present"
-        return Upload(self._client, blob, source, mount_from=mount_from, advance=advance).run()
+        named = Named(source, blob.size, blob.digest)
+        what = what or f"blob {blob.digest}"
+        return Upload(self._client, named, what=what, mount_from=mount_from, advance=advance).run()
+
+    def push_unnamed(
+        self, source: Unnamed, *, what: str, advance: Callable[[int], object] = lambda _: None
+    ) -> Descriptor:
+        """Push a layer whose digest is known only once it was read, in that one read; returns it as it is now named.
+
+        It gets its name with the last request, so that what the source refuses while it is read is never named. `what`
+        is the layer, in words. `advance`, and what is raised, are those of `push_blob`.
+        """
+        self.check_sizes({what: source.size})
+        Upload(self._client, source, what=what, advance=advance).run()
+        if source.digest is None:  # the upload has sent it to the registry
+            raise AssertionError(what)
+        return Descriptor(media_type=LAYER, digest=source.digest, size=source.size)
 
     def mount(self, blob: Descriptor, repository: str) -> bool:
         """Have a blob of another repository of this registry in this one too, without sending it.
 
         False where the registry would have it uploaded instead: it may not be there, or not be to be mounted.
         """
-        return Upload(self._client, blob, in_memory(b""), mount_from=repository).mount()
+        named = Named(in_memory(b""), blob.size, blob.digest)
+        return Upload(self._client, named, what=f"blob {blob.digest}", mount_from=repository).mount()
 
     def put_manifest(self, content: bytes, *, media_type: str, tag: str | None = None) -> Digest:
         """Put a manifest or index under a tag (the reference's, unless told), and return its digest.

@@ -38,8 +38,13 @@ def download(client: Client, blob: Descriptor, *, offset: int) -> Iterator[bytes
     Read from its start, a blob is proven: its last chunk is held back until the digest is right. Raises DigestError for
     other bytes or another size, ImageError where there is no such blob, SourceError, and NetworkError.
     """
-    pieces = _pieces(client, blob, offset=offset)
+    pieces = _pieces(client, blob, offset=offset, stop=blob.size)
     return pieces if offset else _proven(client, blob, pieces)
+
+
+def download_part(client: Client, blob: Descriptor, *, offset: int, size: int) -> Iterator[bytes]:
+    """The `size` bytes from `offset` on, as `download` gives them. Nothing but their number is proven."""
+    return _pieces(client, blob, offset=offset, stop=offset + size)
 
 
 def _proven(client: Client, blob: Descriptor, pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -59,36 +64,48 @@ def _proven(client: Client, blob: Descriptor, pieces: Iterator[bytes]) -> Iterat
         yield held
 
 
-def _pieces(client: Client, blob: Descriptor, *, offset: int) -> Iterator[bytes]:
+def _pieces(client: Client, blob: Descriptor, *, offset: int, stop: int) -> Iterator[bytes]:
     """A body that breaks is continued at the byte where it broke (distribution-spec, "Pulling blobs")."""
     what = f"blob {blob.digest}"
     attempts = Attempts(client.patience, f"{client.party.name}: {what}")
     position = offset
-    while position < blob.size:
-        headers = {"range": f"bytes={position}-"} if position else {}
+    while position < stop:
+        headers = _range(position, stop, whole=blob.size)
         with attempts.once(), client.stream(client.url(f"blobs/{blob.digest}"), what=what, headers=headers) as response:
-            for piece in _body(client, response, blob, offset=position):
+            for piece in _body(client, response, blob, offset=position, stop=stop):
                 attempts.failures = 0
                 position += len(piece)
                 yield piece
-            if position < blob.size:
+            if position < stop:
                 raise TransientError(f"the body ended at byte {position} of {blob.size}")
 
 
-def _body(client: Client, response: BaseHTTPResponse, blob: Descriptor, *, offset: int) -> Iterator[bytes]:
-    """The bytes from `offset` on, also where Range is ignored and the blob comes from its start."""
+def _range(start: int, stop: int, *, whole: int) -> dict[str, str]:
+    """The header that asks for a part (RFC 9110, section 14.2); none where it is all."""
+    if stop < whole:
+        return {"range": f"bytes={start}-{stop - 1}"}
+    return {"range": f"bytes={start}-"} if start else {}
+
+
+def _body(client: Client, response: BaseHTTPResponse, blob: Descriptor, *, offset: int, stop: int) -> Iterator[bytes]:
+    """The bytes from `offset` to `stop`, also where Range is ignored and the whole blob comes.
+
+    It is read to its end where it ends there, for then its connection serves the next request too.
+    """
     position, total = _extent(response)
     if position not in {0, offset}:
         raise TransientError(f"asked for the bytes from {offset} on, and was sent those from {position} on")
     if total is not None and total != blob.size:
         raise _wrong_size(client, blob, found=f"{total}")
     for whole in response.stream(CHUNK):
-        piece = whole[max(offset - position, 0) :]
+        piece = whole[max(offset - position, 0) : max(stop - position, 0)]
         position += len(whole)
         if position > blob.size:
             raise _wrong_size(client, blob, found="more")
         if piece:
             yield piece
+        if position > stop:
+            return
 
 
 def _extent(response: BaseHTTPResponse) -> tuple[int, int | None]:

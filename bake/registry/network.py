@@ -153,6 +153,11 @@ def unreached(url: str, error: Exception) -> TransientError | NetworkError:
                 hint=f"name the authority that signed it: SSL_CERT_FILE=/path/to/ca.pem, or {_DOCKER_CERTIFICATES}/"
                 f"{host}/ca.crt as for Docker",
             )
+        case exceptions.SSLError() if "WRONG_VERSION_NUMBER" in str(error) or "record layer failure" in str(error):
+            return NetworkError(
+                f"{host} answers without TLS",
+                hint=f"if that is meant to be so, and the line is safe: BAKE_PLAIN_HTTP={host}",
+            )
         case exceptions.NameResolutionError():
             return TransientError(
                 f"there is no host {host}", hint=f"check the name, or {_REACH.removeprefix('check ')}"

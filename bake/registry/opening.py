@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from bake.errors import NetworkError
@@ -35,6 +36,11 @@ def find_origin(host: str, *, network: Network, patience: Patience, plain_http: 
                     f"{host} is no registry: it has no /v2/", hint="check the host's name; the path is no part of it"
                 )
             return origin, answer
+
+
+def may_be_plain(host: str) -> bool:
+    """Whether BAKE_PLAIN_HTTP, which is `HOST[:PORT],…`, names a registry that has no TLS."""
+    return host in [name.strip() for name in os.environ.get("BAKE_PLAIN_HTTP", "").split(",")]
 
 
 def _origins(host: str, *, plain_http: bool) -> Sequence[str]:

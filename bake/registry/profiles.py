@@ -44,11 +44,15 @@ class Profile:
 
     def faults(self, blobs: Sequence[Descriptor]) -> tuple[str, ...]:
         """Which blobs this registry would refuse for their size, in words; told before a byte is sent, or fetched."""
+        return self.refused({str(blob.digest): blob.size for blob in blobs})
+
+    def refused(self, sizes: Mapping[str, int]) -> tuple[str, ...]:
+        """`faults` for layers that have no digest yet: bytes by what the layer is, in words."""
         limit = self.max_layer_bytes
         return tuple(
-            f"{blob.digest}: {size_text(blob.size)}, and {self.name} takes at most {size_text(limit)} a layer"
-            for blob in blobs
-            if limit is not None and blob.size > limit
+            f"{what}: {size_text(size)}, and {self.name} takes at most {size_text(limit)} a layer"
+            for what, size in sizes.items()
+            if limit is not None and size > limit
         )
 
     def too_slow(self, size: int) -> str | None:

@@ -128,7 +128,7 @@ def _missing(party: Party, what: str, words: str) -> BakeError:
 def _hint(party: Party, status: int) -> str | None:
     if status == 429 and party.login.credentials is None:
         return f"wait a while; a user may ask more often than a stranger: docker login {party.reference.host}"
-    return "wait a while, and try again; what has arrived is not sent again" if party.access == "push" else None
+    return "wait a while" if party.access == "push" else None
 
 
 def asked_wait(headers: Mapping[str, str]) -> float:

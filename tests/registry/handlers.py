@@ -114,15 +114,15 @@ class _Handler(BaseHTTPRequestHandler):
     def reply_with_bytes(self, content: bytes, **headers: str) -> None:
         """The bytes, or those that Range asks for."""
         content = content if self.fault.content is None else self.fault.content
-        asked = None if self.fault.ignore_range else re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", ""))
+        asked = None if self.fault.ignore_range else re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("range", ""))
         if asked is None:
             self.reply(200, content, **headers)
         elif int(asked[1]) >= len(content):
             self.reply(416, b"", Content_Range=f"bytes */{len(content)}")
         else:
-            start = int(asked[1])
-            span = f"bytes {start}-{len(content) - 1}/{len(content)}"
-            self.reply(206, content[start:], Content_Range=span, **headers)
+            start, stop = int(asked[1]), min(int(asked[2] or len(content)) + 1, len(content))
+            span = f"bytes {start}-{stop - 1}/{len(content)}"
+            self.reply(206, content[start:stop], Content_Range=span, **headers)
 
 
 class CdnHandler(_Handler):
@@ -247,7 +247,8 @@ class RegistryHandler(_Handler):
         self._reply_with_position(202, name, upload, **({"OCI_Chunk_Min_Length": str(least)} if least else {}))
 
     def _append(self, name: str, upload: str, held: bytearray) -> None:
-        start = int(self.headers["content-range"].partition("-")[0])
+        asked = self.headers.get("content-range", "")  # without one, all that is left follows
+        start = int(asked.partition("-")[0]) if asked else len(held)
         if not self.registry.chunks:
             self.refuse(405, "UNSUPPORTED", "The operation is unsupported.")
         elif start != len(held):

@@ -82,6 +82,16 @@ class FakeRegistry:
         with self._lock:
             self._faults.append(Fault(glob=glob, **what))
 
+    def clear_faults(self) -> None:
+        """Let everything go well from now on."""
+        with self._lock:
+            self._faults.clear()
+
+    def mend(self) -> None:
+        """Nothing goes wrong any more."""
+        with self._lock:
+            self._faults.clear()
+
     def add_blob(self, name: str, content: bytes) -> str:
         digest = digest_of(content)
         self.blobs.setdefault(name, {})[digest] = content

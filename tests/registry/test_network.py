@@ -11,7 +11,7 @@ import pytest
 
 from bake.errors import NetworkError, UsageError
 from bake.registry import Reference, Registry, Timeouts
-from bake.registry.network import proxy_of
+from bake.registry.network import Network, proxy_of
 from tests.registry.faults import PASSWORD, USER, basic
 from tests.registry.samples import BLOB, BYTES, NAME, Waits, encoded, fault_of, open_at, push, read, write_config
 from tests.registry.server import FakeRegistry
@@ -139,6 +139,32 @@ def test_a_proxy_carries_it_all(registry: FakeRegistry, waits: Waits, monkeypatc
         f"http://registry.example/v2/{NAME}/blobs/{BLOB.digest}",
     ]
     assert [request.headers.get("proxy-authorization") for request in registry.requests] == [basic()] * 2
+
+
+@pytest.mark.parametrize("named", ["registry.example:5000", "other.example, registry.example:5000"])
+def test_a_registry_that_is_named_as_one_without_tls_is_reached_so(
+    registry: FakeRegistry, waits: Waits, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://{registry.host}")
+    monkeypatch.setenv("BAKE_PLAIN_HTTP", named)
+
+    with Registry.open(
+        Reference.parse("registry.example:5000/org/name:v1"), access="pull", patience=waits.patience()
+    ) as opened:
+        assert opened.resolve() is None
+
+
+def test_a_registry_without_tls_is_told_with_what_to_set(registry: FakeRegistry) -> None:
+    network = Network(registry.host, connections=1, timeouts=Timeouts())
+
+    with pytest.raises(NetworkError) as caught:
+        network.send("GET", f"https://{registry.host}/v2/")
+
+    assert fault_of(caught.value) == (
+        NetworkError,
+        f"{registry.host} answers without TLS",
+        f"if that is meant to be so, and the line is safe: BAKE_PLAIN_HTTP={registry.host}",
+    )
 
 
 def test_a_proxy_that_is_not_there_is_told_without_its_password(waits: Waits, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,3 +172,38 @@ def test_a_login_is_sent_with_every_request_to_the_registry(
     read(registry, waits)
 
     assert registry.sent_to("registry") == [None, basic()]
+
+
+# --- parts
+
+
+def read_part(registry: FakeRegistry, waits: Waits, *, offset: int, size: int) -> bytes:
+    with open_at(registry, waits, access="pull") as opened:
+        return b"".join(opened.open_part(BLOB, offset=offset, size=size))
+
+
+def test_a_part_is_asked_for_and_no_more(registry: FakeRegistry, waits: Waits) -> None:
+    assert read_part(registry, waits, offset=1000, size=500) == BYTES[1000:1500]
+    assert registry.lines() == [f"{READ} bytes=1000-1499"]
+
+
+def test_a_part_that_breaks_is_continued_where_it_broke(registry: FakeRegistry, waits: Waits) -> None:
+    registry.fault("GET */blobs/*", cut_answer=1_200_000)
+
+    assert read_part(registry, waits, offset=1000, size=2_000_000) == BYTES[1000:2_001_000]
+    assert registry.lines() == [f"{READ} bytes=1000-2000999", f"{READ} bytes=1201000-2000999"]
+
+
+def test_a_part_is_found_in_the_whole_where_range_is_ignored(registry: FakeRegistry, waits: Waits) -> None:
+    registry.fault("GET */blobs/*", ignore_range=True)
+
+    assert read_part(registry, waits, offset=1_100_000, size=500) == BYTES[1_100_000:1_100_500]
+
+
+def test_a_part_s_connection_serves_the_next_one_too(registry: FakeRegistry, waits: Waits) -> None:
+    with open_at(registry, waits, access="pull") as opened:
+        first = b"".join(opened.open_part(BLOB, offset=0, size=10))
+        before = registry.connections
+        second = b"".join(opened.open_part(BLOB, offset=10, size=10))
+
+    assert (first + second, registry.connections) == (BYTES[:20], before)
