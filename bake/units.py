@@ -17,3 +17,12 @@ def size_text(size: float) -> str:
 def count_text(count: int, noun: str) -> str:
     """`1 file`, `3 files`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def time_text(seconds: float) -> str:
+    """`4 s`, `2 min 30 s`, `1 h 05 min`."""
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
