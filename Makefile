@@ -17,7 +17,7 @@ STEP = @step() { printf '\n==> %s\n' "$$*"; "$$@" || { code=$$?; \
 # SHOW COMMAND…: print a command as one would type it, then its output.
 SHOW = @show() { printf '\n$$ %s\n' "$$*"; "$$@"; }; show
 
-.PHONY: help demo test check format bench bench-docker clean setup
+.PHONY: help demo test check format bench bench-docker bench-registry clean setup
 .DEFAULT_GOAL := help
 
 help: ## Show what can be made
@@ -51,6 +51,9 @@ bench: setup ## Measure bake against cp, openssl and sha256sum (minutes, 12 GB o
 
 bench-docker: setup ## Measure bake against docker buildx build, in a daemon that nobody else uses
 	$(STEP) $(BIN)/python tests/bench/docker.py
+
+bench-registry: setup ## Measure a push against curl and skopeo, into docker-registry (.ci/engine up)
+	$(STEP) $(BIN)/python tests/bench/registry.py
 
 clean: ## Remove what make made: .venv, caches, the demo's image (other images in dist/ stay)
 	rm -rf .venv build $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

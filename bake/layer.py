@@ -46,7 +46,7 @@ def pack(
     prove = _prove if layer.diff_id is None else None
     diff_id = _write(layer, snapshot, sink, settle=prove, advance=advance)
     if layer.diff_id is not None and diff_id != layer.diff_id:
-        raise _blame(layer, snapshot, found=diff_id)
+        raise blame(layer, {file.path: _own_digest(snapshot, file) for file in layer.files}, found=diff_id)
     return diff_id
 
 
@@ -69,7 +69,7 @@ class PassingLayer:
         self._hasher = hashlib.sha256()
         self._size = file.size
         self._shown = 0
-        for header, _ in _members(layer):
+        for header, _ in members(layer):
             self._hasher.update(header)
 
     @property
@@ -144,7 +144,7 @@ def _entry(entry: Directory | File | Link) -> bytes:
             return tar.file_header(path, size=len(content)) + content + bytes(tar.padding(len(content)))
 
 
-def _members(layer: LayerPlan) -> Iterator[tuple[bytes, RecordedFile | None]]:
+def members(layer: LayerPlan) -> Iterator[tuple[bytes, RecordedFile | None]]:
     """Each header in tar order, and the file whose body follows it."""
     files = {layer.target(file): file for file in layer.files}
     for path in sorted([*layer.directories, *files], key=tar.tree_order):
@@ -167,7 +167,7 @@ def _write(
 ) -> Digest:
     """Write a whole layer; with `settle`, each file's own sha256 is computed in the same read and handed to it."""
     whole = hashlib.sha256()
-    for header, file in _members(layer):
+    for header, file in members(layer):
         _put(header, sink, whole.update)
         if file is not None:
             own = hashlib.sha256() if settle else None
@@ -198,20 +198,20 @@ def _copy(file: RecordedFile, snapshot: Snapshot, sink: Sink, *, show: Callable[
         while left:
             part = buffer[: read_into(stream, buffer[: min(len(buffer), left)])]
             if not part:
-                raise _changed(file, f"{file.size} bytes", f"{file.size - left}")
+                raise changed(file, f"{file.size} bytes", f"{file.size - left}")
             sink.write(part)
             show(part)
             left -= len(part)
         if stream.read(1):
-            raise _changed(file, f"{file.size} bytes", "more")
+            raise changed(file, f"{file.size} bytes", "more")
 
 
 def _prove(file: RecordedFile, found: Digest) -> None:
     if found != file.digest:
-        raise _changed(file, str(file.digest), str(found))
+        raise changed(file, str(file.digest), str(found))
 
 
-def _changed(file: RecordedFile, expected: str, found: str) -> DigestError:
+def changed(file: RecordedFile, expected: str, found: str) -> DigestError:
     return DigestError(
         f"{file.path}: expected {expected}, found {found}",
         hint="the file is not the one that was locked, or it changed while it was read; "
@@ -219,14 +219,16 @@ def _changed(file: RecordedFile, expected: str, found: str) -> DigestError:
     )
 
 
-def _blame(layer: LayerPlan, snapshot: Snapshot, *, found: Digest) -> DigestError | LockError:
-    """The layer is not the one that the lock names: say which files are at fault, or that the lock is."""
-    faults = []
-    for file in layer.files:
-        with snapshot.open(file.path) as stream:
-            digest, _ = stream_digest(stream)
-        if digest != file.digest:
-            faults.append(_changed(file, str(file.digest), str(digest)))
+def blame(layer: LayerPlan, digests: Mapping[str, Digest], *, found: Digest) -> DigestError | LockError:
+    """The layer is not the one that the lock names, but `found`: say which files are at fault, or that the lock is.
+
+    `digests` are the files' own, by path.
+    """
+    faults = [
+        changed(file, str(file.digest), str(digests[file.path]))
+        for file in layer.files
+        if digests[file.path] != file.digest
+    ]
     if faults:
         return DigestError("\n".join(fault.message for fault in faults), hint=faults[0].hint)
     return LockError(
@@ -234,3 +236,8 @@ def _blame(layer: LayerPlan, snapshot: Snapshot, *, found: Digest) -> DigestErro
         "though every file in it is as locked",
         hint=f"delete packer and the [[model.layer]] records of {layer.model}; the next build writes them anew",
     )
+
+
+def _own_digest(snapshot: Snapshot, file: RecordedFile) -> Digest:
+    with snapshot.open(file.path) as stream:
+        return stream_digest(stream)[0]

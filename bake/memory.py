@@ -4,6 +4,7 @@ blob/…       the sha256 of a blob that bake wrote, by its inode, size and modi
 hash/…       the sha256 of a file in a model's folder, by its fingerprint
 diff-id/…    the diff_id of a layer, by what decides its bytes: each file's sha256 was proven in the same read
 packed/…     the same, where files were packed and gave the diff_id that the lock has for them
+pushed/…     a repository that has a blob, by its registry's host and the blob's digest
 """
 
 from __future__ import annotations
@@ -77,6 +78,13 @@ class Memory:
 
     def remember_packed(self, key: Digest, diff_id: Digest) -> None:
         self._remember("packed", key.hex, diff_id.hex)
+
+    def pushed(self, host: str, digest: Digest) -> str | None:
+        """A repository of a registry that had a blob when it was last looked at. It may be gone since."""
+        return self._recall("pushed", _key((host, digest.hex)))
+
+    def remember_pushed(self, host: str, digest: Digest, repository: str) -> None:
+        self._remember("pushed", _key((host, digest.hex)), repository)
 
     def hash(self, fingerprint: Fingerprint) -> Digest | None:
         """The sha256 of a file in a folder, if it is as it was when it was last hashed."""

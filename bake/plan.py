@@ -70,6 +70,19 @@ class LayerPlan:
         return tuple(sorted(found, key=tar.tree_order))
 
     @property
+    def offsets(self) -> dict[str, int]:
+        """Where each file's bytes begin in the tar, by the file's path below the folder."""
+        files = {self.target(file): file for file in self.files}
+        found, position = {}, 0
+        for path in sorted([*self.directories, *files], key=tar.tree_order):
+            if (file := files.get(path)) is None:
+                position += len(tar.directory_header(path))
+                continue
+            found[file.path] = position + len(tar.file_header(path, size=file.size))
+            position = found[file.path] + file.size + tar.padding(file.size)
+        return found
+
+    @property
     def key(self) -> Digest:
         """What decides the layer's bytes: the packer, and each file's path in the image, size and sha256."""
         content = [[self.target(file), file.size, file.digest.hex] for file in self.files]
@@ -105,6 +118,19 @@ class ImagePlan:
     base: Base | None
     models: tuple[PlannedModel, ...]
     layers: tuple[LayerPlan, ...]
+
+    @property
+    def digest(self) -> Digest:
+        """What decides the image, bake's own program and the base's bytes left out: it is known before any layer is."""
+        content = {
+            "base": str(self.base.digest) if self.base else None,
+            "layers": [layer.key.hex for layer in self.layers],
+            "record": self.record.dumps().decode(),
+            "environment": self.environment,
+            "search_path": self.search_path,
+            "labels": self.labels,
+        }
+        return Digest.of(json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
 
     @property
     def record(self) -> Record:

@@ -64,7 +64,7 @@ class RootFS:
             except _BROKEN as error:
                 raise ImageError(f"layer {layer.digest} is no whole tar: {error}") from error
             finally:
-                self._put_all(layer, members)
+                self.put(layer, members)
 
     def read(self, path: str) -> bytes | None:
         """A small file's bytes; None where the image has no such file."""
@@ -81,9 +81,12 @@ class RootFS:
             self, {path.removeprefix(below): member for path, member in self._members.items() if path.startswith(below)}
         )
 
-    def _put_all(self, layer: Descriptor, infos: Iterable[tarfile.TarInfo]) -> None:
-        """Whiteouts first: they hide what is in the layers below, never what is in their own."""
-        members = [(path, info) for info in infos if (path := _plain(info.name))]
+    def put(self, layer: Descriptor, infos: Iterable[tarfile.TarInfo]) -> None:
+        """Put a layer on top whose members were read elsewhere.
+
+        Whiteouts first: they hide what is in the layers below, never what is in their own.
+        """
+        members = [(path, info) for info in infos if (path := plain(info.name))]
         for path, _ in members:
             folder, _, name = path.rpartition("/")
             if name == _OPAQUE:
@@ -98,7 +101,7 @@ class RootFS:
         if info.isdir():
             self._members.pop(path, None)
             return
-        linked = self._members.get(_plain(info.linkname)) if info.islnk() else None
+        linked = self._members.get(plain(info.linkname)) if info.islnk() else None
         self._remove_below(path)
         self._folders.update(parents(path))
         self._members[path] = linked or _Member(
@@ -161,7 +164,7 @@ class LayerTree:
                 yield Entry(path=path, size=0, mode=member.mode, kind="other", note=note)
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """A member's path without the slashes and dots that tools write around it."""
     return "/".join(part for part in name.split("/") if part not in {"", "."})
 

@@ -111,7 +111,7 @@ class Store(Memory):
             partial = self.root / "partial" / digest.hex
             partial.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("a+b") as writer:
-                found_digest = _continue(writer, stream, size=size, show=show, advance=advance)
+                found_digest = complete(writer, stream, size=size, show=show, advance=advance)
                 os.fsync(writer.fileno())  # from here on its name and its size vouch for it
             if found_digest != digest:
                 partial.unlink()
@@ -265,7 +265,7 @@ def _finish(partial: Path, target: Path) -> Path:
     return partial.replace(target)
 
 
-def _continue(
+def complete(
     writer: BinaryIO,
     stream: Callable[[int], Iterable[bytes]],
     *,
@@ -273,7 +273,10 @@ def _continue(
     show: Callable[[bytes], object],
     advance: Callable[[int], object],
 ) -> Digest:
-    """Hash what is there, then append what is missing."""
+    """Complete a file of which an earlier try left a part; returns the digest of all of it.
+
+    What is there is hashed, then what is missing is appended: `stream(offset)` gives it. Nothing is proven here.
+    """
     hasher = hashlib.sha256()
     if os.fstat(writer.fileno()).st_size > size:
         writer.truncate(0)

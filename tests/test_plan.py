@@ -384,3 +384,13 @@ def test_a_model_that_was_edited_after_it_was_resolved_is_refused() -> None:
 
 def test_a_model_that_is_not_in_the_lock_is_refused() -> None:
     assert refused(two(), ModelId("tiny", "v3")) == ("no model tiny@v3 in the lock", "did you mean tiny@v1?")
+
+
+@given(CONTENTS)
+def test_where_a_file_begins_in_its_layer_is_known_beforehand(files: dict[str, bytes]) -> None:
+    layer = layer_of(files)
+    tar = packed(layer, files)
+
+    found = {path: tar[start : start + len(files[path])] for path, start in layer.offsets.items()}
+
+    assert found == files

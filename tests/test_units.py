@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bake.units import count_text, size_text
+from bake.units import count_text, size_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,18 @@ def test_sizes_are_in_decimal_units(size: float, expected: str) -> None:
 )
 def test_counts_agree_with_their_noun(count: int, expected: str) -> None:
     assert count_text(count, "file") == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.2, "1 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 00 s"),
+        (150, "2 min 30 s"),
+        (3599.9, "1 h 00 min"),
+        (3900, "1 h 05 min"),
+    ],
+)
+def test_times_are_read_at_a_glance(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text

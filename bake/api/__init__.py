@@ -4,10 +4,15 @@ from bake.api.building import Built, build
 from bake.api.buildkit import build_with_buildkit
 from bake.api.inspecting import Forecast, forecast
 from bake.api.locking import add, asked_model, check_lock, init, lock_models
-from bake.api.outputs import Output, choose_output
+from bake.api.outputs import Output, choose_output, registry_output
+from bake.api.pulling import Pulled, pull
+from bake.api.pushing import Pushed, push
+from bake.api.rebasing import Rebased, rebase
+from bake.api.remote import reference_of
 from bake.api.rendering import render_model, write_renderings
 from bake.api.running import Run, image_name, run, run_command
-from bake.api.verifying import Verified, verify_target
+from bake.api.verified import Verified
+from bake.api.verifying import verify_target
 from bake.api.workspace import Progress, Workspace
 
 __all__ = [
@@ -15,6 +20,9 @@ __all__ = [
     "Forecast",
     "Output",
     "Progress",
+    "Pulled",
+    "Pushed",
+    "Rebased",
     "Run",
     "Verified",
     "Workspace",
@@ -28,6 +36,11 @@ __all__ = [
     "image_name",
     "init",
     "lock_models",
+    "pull",
+    "push",
+    "rebase",
+    "reference_of",
+    "registry_output",
     "render_model",
     "run",
     "run_command",

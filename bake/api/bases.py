@@ -1,46 +1,29 @@
-"""Base images: what an image is built on, found in an OCI layout or in the daemon, and proven before it is used."""
+"""Base images: what an image is built on, in an OCI layout, a registry or the daemon, proven before it is used."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bake import buildx
+from bake.api.remote import open_registry
 from bake.api.workspace import offline_error
-from bake.digest import Digest
-from bake.errors import DaemonError, ImageError, LockError
-from bake.image import Image, Manifest, validate
+from bake.errors import ImageError, LockError
+from bake.image import Image, validate
 from bake.layout import Layout
+from bake.registry import Reference
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
     from bake.api.workspace import Workspace
     from bake.daemon import Daemon, DaemonImage
+    from bake.digest import Digest
     from bake.image import Descriptor, ImageConfig
     from bake.lock import Base
 
-_OCI, _DOCKER = "oci:", "docker:"
-
-
-def open_base(workspace: Workspace, base: Base | None, layout: Layout, *, daemon: Daemon | None = None) -> Image | None:
-    """The base's image; None for scratch. Raises LockError, ImageError, OutputError, DaemonError.
-
-    A base in an OCI layout has its layers put into the layout. One in the daemon stays there, and needs `daemon`.
-    """
-    if base is None:
-        return None
-    digest = locked_digest(base)
-    if base.image.startswith(_OCI):
-        image = _from_layout(workspace, base, digest, layout)
-        if daemon is not None:
-            check_platform(base, image.config, daemon)
-        return image
-    if daemon is None:
-        raise _needs_daemon(base)
-    return _from_daemon(workspace, base, digest, daemon)
+OCI, DOCKER = "oci:", "docker:"
 
 
 def locked_digest(base: Base) -> Digest:
@@ -64,22 +47,25 @@ def base_size(workspace: Workspace, base: Base | None) -> int | None:
     """Bytes of the base's layers as they are stored; None where its image cannot be seen from here."""
     if base is None:
         return 0
-    if not base.image.startswith(_OCI):
+    if not base.image.startswith(OCI):
         return None
     image = Layout(workspace.layout_folder(base.image)).image(digest=base.digest)
     return sum(blob.size for blob in image.manifest.layers)
 
 
 def find_digest(workspace: Workspace, base: Base) -> Digest | None:
-    """What a base's image is now: in its layout, in the daemon, or in its registry; None where that cannot be told."""
-    if base.image.startswith(_OCI):
+    """What a base's image is now: in its layout, in the daemon, or in its registry.
+
+    None where that is a registry, and no network is allowed. Raises ImageError, DaemonError, SourceError, NetworkError.
+    """
+    if base.image.startswith(OCI):
         return Layout(workspace.layout_folder(base.image)).image().descriptor.digest
-    if base.image.startswith(_DOCKER):
-        found = _connect().image(base.image.removeprefix(_DOCKER))
+    if base.image.startswith(DOCKER):
+        found = _connect().image(base.image.removeprefix(DOCKER))
         if found is None:
-            raise ImageError(f"base {base.name}: the daemon has no image {base.image.removeprefix(_DOCKER)}")
+            raise ImageError(f"base {base.name}: the daemon has no image {base.image.removeprefix(DOCKER)}")
         return found.id
-    return None if workspace.offline else _registry_digest(base)
+    return None if workspace.offline else _registry_digest(workspace, base)
 
 
 @dataclass(frozen=True)
@@ -103,40 +89,19 @@ def source_layout(workspace: Workspace, base: Base, digest: Digest) -> tuple[Lay
     image = source.image(digest=digest)
     if faults := validate(image, source):
         raise ImageError("\n".join([f"base {base.name} ({base.image}) is not whole:", *faults]))
-    _refuse_own(base, image.config)
+    refuse_own(base, image.config)
     return source, image
-
-
-def _from_layout(workspace: Workspace, base: Base, digest: Digest, layout: Layout) -> Image:
-    source, image = source_layout(workspace, base, digest)
-    for blob in image.manifest.layers:
-        path = source.blob(blob.digest)
-        if not workspace.store.check(path, blob.digest):
-            raise ImageError(f"base {base.name}: the bytes of {path} are not those of {blob.digest}")
-        if layout.size(blob.digest) != blob.size or not workspace.store.is_proven(
-            layout.blob(blob.digest), blob.digest
-        ):
-            layout.take(path, blob.digest)
-            workspace.store.prove(layout.blob(blob.digest), blob.digest)
-    return image
-
-
-def _from_daemon(workspace: Workspace, base: Base, digest: Digest, daemon: Daemon) -> Image:
-    found = find_in_daemon(workspace, base, digest, daemon)
-    layers = daemon.base_layers(found)
-    manifest = Manifest(config=_placeholder(found), layers=layers)
-    return Image(descriptor=_placeholder(found), manifest=manifest, config=found.config)
 
 
 def find_in_daemon(workspace: Workspace, base: Base, digest: Digest, daemon: Daemon) -> DaemonImage:
     """The base in the daemon, pulled if it comes from a registry and is not there yet. Raises ImageError."""
     found = _find_in_daemon(workspace, base, digest, daemon)
     check_platform(base, found.config, daemon)
-    _refuse_own(base, found.config)
+    refuse_own(base, found.config)
     return found
 
 
-def _refuse_own(base: Base, config: ImageConfig) -> None:
+def refuse_own(base: Base, config: ImageConfig) -> None:
     """An image of bake's is no base: two models and two records would lie in one image. Raises ImageError."""
     if model := config.labels.get("dev.bake.model"):
         raise ImageError(
@@ -146,8 +111,8 @@ def _refuse_own(base: Base, config: ImageConfig) -> None:
 
 
 def _find_in_daemon(workspace: Workspace, base: Base, digest: Digest, daemon: Daemon) -> DaemonImage:
-    if base.image.startswith(_DOCKER):
-        name = base.image.removeprefix(_DOCKER)
+    if base.image.startswith(DOCKER):
+        name = base.image.removeprefix(DOCKER)
         found = daemon.image(name)
         if found is None:
             raise ImageError(
@@ -159,7 +124,7 @@ def _find_in_daemon(workspace: Workspace, base: Base, digest: Digest, daemon: Da
                 hint=f"the name has moved; delete digest below [base.{base.name}] and run: bake lock",
             )
         return found
-    reference = f"{_repository(base.image)}@{digest}"
+    reference = f"{Reference.parse(base.image).name}@{digest}"
     found = daemon.image(reference)
     if found is None and workspace.offline:
         raise offline_error(f"base {base.name} ({reference})")
@@ -183,45 +148,17 @@ def _pull(base: Base, reference: str) -> None:
         )
 
 
-def _registry_digest(base: Base) -> Digest | None:
-    """The digest that a registry has for a reference now, as buildx sees it; None where there is no buildx to ask."""
-    try:
-        command = buildx.docker_command()
-    except DaemonError:
-        return None
-    words = ["buildx", "imagetools", "inspect", base.image, "--format", "{{.Manifest.Digest}}"]
-    done = subprocess.run([command, *words], capture_output=True, text=True, check=False)
-    match = re.search(r"sha256:[0-9a-f]{64}", done.stdout)
-    return Digest.parse(match.group()) if match and not done.returncode else None
-
-
-def _repository(image: str) -> str:
-    """A reference without tag and digest: `host:5000/name:tag@sha256:…` is `host:5000/name`."""
-    name = image.partition("@")[0]
-    head, colon, tag = name.rpartition(":")
-    return head if colon and "/" not in tag else name
-
-
-def _placeholder(found: DaemonImage) -> Descriptor:
-    from bake.image import MANIFEST, Descriptor
-
-    return Descriptor(media_type=MANIFEST, digest=found.manifest or found.id, size=0, platform=found.config.platform)
+def _registry_digest(workspace: Workspace, base: Base) -> Digest:
+    with open_registry(workspace, Reference.parse(base.image)) as registry:
+        found = registry.resolve()
+    if found is None:
+        raise ImageError(
+            f"base {base.name}: the registry has no image {base.image}", hint="check name and tag; docker login HOST"
+        )
+    return found.digest
 
 
 def _connect() -> Daemon:
     from bake.daemon import Daemon
 
     return Daemon.connect()
-
-
-def _needs_daemon(base: Base) -> ImageError:
-    if base.image.startswith(_DOCKER):
-        return ImageError(
-            f"base {base.name} is {base.image}, in the Docker daemon, and so is what is built on it",
-            hint="--to docker; or save it into an OCI layout, and use oci:PATH",
-        )
-    return ImageError(
-        f"base {base.name} is {base.image}, in a registry, and a layout must hold its base's layers too",
-        hint=f"--to docker, which pulls it; or: skopeo copy docker://{_repository(base.image)}@{base.digest} "
-        f'oci:bases/{base.name}, then image = "oci:bases/{base.name}" in [base.{base.name}]',
-    )

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from bake import plan
 from bake.api import contents
-from bake.api.bases import WithBase, open_base
+from bake.api.base_layers import open_base
+from bake.api.bases import WithBase
 from bake.api.packing import pack_all
 from bake.api.scanning import refuse_tokens
 from bake.api.verifying import refuse, verify_image
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from bake.api.outputs import Output
     from bake.api.packing import Packed
+    from bake.api.small import Adds
     from bake.api.workspace import Workspace
     from bake.daemon import Daemon, DaemonImage
     from bake.digest import Digest
@@ -123,7 +125,7 @@ def _make(workspace: Workspace, image_plan: ImagePlan, layout: Layout, *, daemon
     below = base.manifest.layers if base else ()
     wheels = wheels_layer(workspace, image_plan, layout)
     packed = pack_all(workspace, image_plan, layout)
-    image = _assemble(image_plan, base, layout, packed, wheels=wheels)
+    image = assemble(image_plan, base, layout, packed, wheels=wheels)
     layout.stage(image)
     blobs: Blobs = WithBase(layout, below) if daemon else layout
     refuse(verify_image(image, blobs, target=f"{image_plan.id}, as packed", expected=image_plan.record))
@@ -201,15 +203,16 @@ def _built(
         written=len(new),
         written_bytes=sum(item.plan.size for item in new),
         sent_bytes=sent_bytes,
-        recorded=not frozen and _try_to_record(workspace, image_plan, made.packed),
+        recorded=not frozen and record_layers(workspace, image_plan, made.packed),
         runs=image_plan.base is not None,
     )
 
 
-def _assemble(
-    image_plan: ImagePlan, base: Image | None, layout: Layout, packed: Sequence[Packed], *, wheels: AddedLayer | None
+def assemble(
+    image_plan: ImagePlan, base: Image | None, blobs: Adds, packed: Sequence[Packed], *, wheels: AddedLayer | None
 ) -> Image:
-    last = layout.add_all(stream_entries(contents.image_entries(image_plan)), media_type=LAYER)
+    """The image of a plan: base, packed layers, wheels, and the layer of record and entrypoint, added to the blobs."""
+    last = blobs.add_all(stream_entries(contents.image_entries(image_plan)), media_type=LAYER)
     weights = [
         AddedLayer(
             descriptor=Descriptor(media_type=LAYER, digest=item.digest, size=item.plan.size),
@@ -231,17 +234,20 @@ def _assemble(
     )
 
 
-def _try_to_record(workspace: Workspace, image_plan: ImagePlan, packed: Sequence[Packed]) -> bool:
-    """The image is there already; a lock that cannot be written is no reason to call the build a failure."""
+def record_layers(workspace: Workspace, image_plan: ImagePlan, packed: Sequence[Packed]) -> bool:
+    """Tell the lock the digests of layers that it did not know; returns whether that changed it.
+
+    The image is there already; a lock that cannot be written is no reason to call the build a failure.
+    """
     try:
-        return _record_layers(workspace, image_plan, packed)
+        return _record(workspace, image_plan, packed)
     except (LockError, OutputError) as error:
         workspace.progress.warn(f"the layers' digests are not recorded in the lock: {error.message}")
         return False
 
 
-def _record_layers(workspace: Workspace, image_plan: ImagePlan, packed: Sequence[Packed]) -> bool:
-    """Tell the lock the digests of layers that it did not know, if it still holds the same models."""
+def _record(workspace: Workspace, image_plan: ImagePlan, packed: Sequence[Packed]) -> bool:
+    """If the lock still holds the same models."""
     with workspace.editing():
         before = lock = workspace.load()
         for planned in image_plan.models:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from bake import hub
 from bake.api.workspace import offline_error
+from bake.digest import CHUNK
 from bake.errors import SourceError
 from bake.folder import FolderSnapshot
 from bake.layer import PassingLayer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -44,11 +45,30 @@ def open_source(
     """The bytes of the files of some layers of a model. What must come from the Hub is on its way when this returns."""
     if not model.source.startswith("hf://"):
         return FolderSnapshot(workspace.source_folder(model))
-    patience = replace(hub.Patience.from_environment(), sleep=workers.sleep, tell=workspace.progress.note)
-    source = _HubFiles(workspace, model, patience=patience)
+    source = _HubFiles(workspace, model, patience=_patience(workspace, workers))
     for layer in layers:
         source.request(layer, workers=workers, advance=advance)
     return source
+
+
+def stream_files(
+    workspace: Workspace, model: LockedModel, *, workers: Workers
+) -> Callable[[RecordedFile, int], Iterator[bytes]]:
+    """How to read a file of a model from a byte on, wherever it is; what comes from the Hub is written nowhere.
+
+    The reader proves what it is given: a folder's files may be others than those that were locked.
+    """
+    if not model.source.startswith("hf://"):
+        folder = FolderSnapshot(workspace.source_folder(model))
+        return lambda file, offset: _read_from(lambda: folder.open(file.path), offset)
+    snapshot = replace(_snapshot(model), patience=_patience(workspace, workers))
+
+    def read(file: RecordedFile, offset: int) -> Iterator[bytes]:
+        if found := _find_here(workspace, model, file):
+            return _read_from(lambda: found.open("rb", buffering=0), offset)
+        return snapshot.stream(file.path, size=file.size, offset=offset)
+
+    return read
 
 
 class _HubFiles:
@@ -75,12 +95,8 @@ class _HubFiles:
 
     def _find(self, file: RecordedFile, layer: LayerPlan, advance: Callable[[int], object]) -> Path:
         """The file in the store; or a true one in the Hugging Face cache; or fetched."""
-        store = self._workspace.store
-        if found := store.sound_file(file.digest, size=file.size):
+        if found := _find_here(self._workspace, self._model, file):
             return found
-        cached = _cached(self._model, file)
-        if cached and store.check(cached, file.digest):
-            return cached
         if self._workspace.offline:
             raise offline_error(f"{self._model.id}: {file.path} (the copy in the Hugging Face cache is altered)")
         return self._fetch(file, layer, advance)
@@ -99,6 +115,25 @@ class _HubFiles:
         if passing and passing.complete:
             self._workspace.store.remember_diff_id(layer.key, passing.diff_id())
         return path
+
+
+def _find_here(workspace: Workspace, model: LockedModel, file: RecordedFile) -> Path | None:
+    """The file in the store, or a true one in the Hugging Face cache."""
+    if found := workspace.store.sound_file(file.digest, size=file.size):
+        return found
+    cached = _cached(model, file)
+    return cached if cached and workspace.store.check(cached, file.digest) else None
+
+
+def _read_from(opened: Callable[[], BinaryIO], offset: int) -> Iterator[bytes]:
+    with opened() as stream:
+        stream.seek(offset)
+        while piece := stream.read(CHUNK):
+            yield piece
+
+
+def _patience(workspace: Workspace, workers: Workers) -> hub.Patience:
+    return replace(hub.Patience.from_environment(), sleep=workers.sleep, tell=workspace.progress.note)
 
 
 def _cached(model: LockedModel, file: RecordedFile) -> Path | None:

@@ -1,4 +1,7 @@
-"""What `plan` and `show` tell: what a build would read, write and fetch. Nothing is written, no network is asked."""
+"""What `plan` and `show` tell: what a build would read, write and fetch. Nothing is written.
+
+No network is asked, unless the image is to go into a registry: then that is asked what it has.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from bake import plan
 from bake.api.bases import base_size
 from bake.api.fetching import needs_fetching
+from bake.api.foreseeing import Foreseen, foresee
 from bake.api.packing import find_layer
 from bake.errors import ImageError
 from bake.layout import Layout
@@ -35,12 +39,21 @@ class ForecastLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What a build would do. All figures are bytes; `base` is None where the base cannot be seen from here."""
+    """What a build would do. All figures are bytes; `base` is None where the base cannot be seen from here.
+
+    `push` is what a registry says, where the image is to go into one.
+    """
 
     plan: ImagePlan
     layers: tuple[ForecastLayer, ...]
     base: int | None
     output: Output
+    push: Foreseen | None = None
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Why it cannot be done, as far as that is known beforehand."""
+        return self.push.faults if self.push else ()
 
     @property
     def size(self) -> int:
@@ -62,12 +75,17 @@ class Forecast:
         return self.fetch + sum(item.plan.size for item in self.layers if item.state == "to pack")
 
 
-def forecast(workspace: Workspace, model: ModelId, *, output: Output) -> Forecast:
-    """Foretell a build. Raises LockError."""
+def forecast(workspace: Workspace, model: ModelId, *, output: Output, rate: float | None = None) -> Forecast:
+    """Foretell a build; `rate` is that of the line to a registry, in bytes a second. Raises LockError.
+
+    For one into a registry also UsageError, ImageError, SourceError, OutputError and NetworkError.
+    """
     image_plan = plan.plan_image(workspace.load(), model)
     layout = Layout(Path(output.place) if output.kind == "oci" else workspace.store.work / "none")
     layers = tuple(_forecast_layer(workspace, image_plan, item, layout) for item in image_plan.layers)
-    return Forecast(plan=image_plan, layers=layers, base=_base_size(workspace, image_plan), output=output)
+    push = foresee(workspace, image_plan, output, rate=rate) if output.kind == "registry" else None
+    base = _base_size(workspace, image_plan) if push is None else push.base
+    return Forecast(plan=image_plan, layers=layers, base=base, output=output, push=push)
 
 
 def _base_size(workspace: Workspace, image_plan: ImagePlan) -> int | None:

@@ -214,8 +214,8 @@ def _lock_bases(workspace: Workspace, lock: Lock) -> list[str]:
     for base in [base for base in lock.bases if base.digest is None]:
         if (digest := find_digest(workspace, base)) is None:
             workspace.progress.warn(
-                f"base {base.name}: cannot tell what {base.image} is now; with Docker and its buildx here `bake lock` "
-                f'asks the registry, or write digest = "sha256:…" below [base.{base.name}]'
+                f"base {base.name}: --offline allows no network to ask what {base.image} is now; run it without, "
+                f'or write digest = "sha256:…" below [base.{base.name}]'
             )
             continue
         with workspace.editing():

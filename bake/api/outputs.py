@@ -1,16 +1,21 @@
-"""Outputs: `--to` as it is typed, and where an image goes when nothing is."""
+"""Outputs: `--to` as it is typed, and where an image goes when nothing is.
+
+What begins with `oci` or `docker` says so; anything else is a reference, and must name its registry's host: a path that
+somebody forgot to write `oci:` before is never pushed to Docker Hub.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bake.api.workspace import shown_path
 from bake.daemon import Daemon, may_answer
 from bake.errors import DaemonError, UsageError
+from bake.registry import Reference
 
 if TYPE_CHECKING:
     from bake.api.workspace import Workspace
@@ -18,12 +23,20 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z0-9][a-zA-Z0-9._:/-]*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
+_HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d+/")
+"""So begins a reference whose host has a port, be it called `registry` or `docker`, as hosts beside a CI job are."""
+
+_EXAMPLE = "ghcr.io/org/llama3-8b:v1.0.0"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Where an image goes: `oci` and a folder, or `docker` and a name with a tag."""
+    """Where an image goes: `oci` and a folder, `docker` and a name with a tag, or `registry` and a reference.
 
-    kind: Literal["oci", "docker"]
+    The reference is whole: host, repository and tag.
+    """
+
+    kind: Literal["oci", "docker", "registry"]
     place: str
 
     def __str__(self) -> str:
@@ -32,7 +45,13 @@ class Output:
     @property
     def shown(self) -> str:
         """As a person would type it here."""
-        return f"oci:{shown_path(Path(self.place))}" if self.kind == "oci" else str(self)
+        match self.kind:
+            case "oci":
+                return f"oci:{shown_path(Path(self.place))}"
+            case "docker":
+                return str(self)
+            case "registry":
+                return self.place
 
 
 def choose_output(workspace: Workspace, model: ModelId, text: str | None) -> Output:
@@ -47,14 +66,43 @@ def choose_output(workspace: Workspace, model: ModelId, text: str | None) -> Out
         return Output(kind="oci", place=place)
     if text in {"docker", "oci"}:
         return Output(kind="docker", place=name) if text == "docker" else _default(workspace, model)
+    if kind == "registry" or names_host(text):
+        return registry_output(model, text)
     if kind == "docker" and colon:
         if not _NAME.fullmatch(place):
             raise UsageError(f"--to: expected docker:REPOSITORY:TAG, found {text!r}", hint=f"--to docker:{name}")
         return Output(kind="docker", place=place)
     raise UsageError(
-        f"--to: expected oci:PATH, docker or docker:REPOSITORY:TAG, found {text!r}",
-        hint=f"--to oci:{place or text or 'dist/image'}",
+        f"--to: expected a reference with its host ({_EXAMPLE}), docker, docker:REPOSITORY:TAG or oci:PATH, "
+        f"found {text!r}",
+        hint=f"--to oci:{text.removeprefix('oci:') or 'dist/image'} for a folder; "
+        "a reference of Docker Hub begins with docker.io/",
     )
+
+
+def registry_output(model: ModelId, text: str) -> Output:
+    """A reference in a registry, `registry:` before it or not; its tag is the model's version, unless it has one.
+
+    Raises UsageError where it is none, or names an image by digest, which nobody can choose.
+    """
+    written = text if _HOST_AND_PORT.match(text) else text.removeprefix("registry:")
+    reference = Reference.parse(written)
+    if reference.digest is not None:
+        raise UsageError(
+            f"not a place to push to: {written!r}: its digest is that of an image which is there",
+            hint=f"give a tag: {reference.name}:{reference.tag or model.version}",
+        )
+    if not written.endswith(f":{reference.tag}"):
+        reference = replace(reference, tag=model.version)
+    return Output(kind="registry", place=str(reference))
+
+
+def names_host(text: str) -> bool:
+    """Whether a text is a reference that begins with its registry's host; `dist/image` and `./x` may be folders."""
+    if _HOST_AND_PORT.match(text) or text.startswith(("http://", "https://")):  # a URL is told to be none
+        return True
+    first, slash, _ = text.partition("/")
+    return bool(slash) and (first == "localhost" or ("." in first.strip(".") and ":" not in first))
 
 
 def _default(workspace: Workspace, model: ModelId) -> Output:

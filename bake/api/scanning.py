@@ -51,7 +51,12 @@ def refuse_tokens(image: Image, blobs: Blobs, *, proven: Collection[Digest], pub
             while content := stream.read(CHUNK):
                 scanner.show(content)
         if scanner.found:
-            raise CheckFailed(f"a token lies in layer {layer.digest}", hint=_HINT)
+            raise token_fault(f"layer {layer.digest}")
+
+
+def token_fault(place: str) -> CheckFailed:
+    """What to raise for a token; it names the place, and never the token."""
+    return CheckFailed(f"a token lies in {place}", hint=_HINT)
 
 
 def refuse_tokens_in(documents: Iterable[tuple[str, bytes]]) -> None:
@@ -59,4 +64,4 @@ def refuse_tokens_in(documents: Iterable[tuple[str, bytes]]) -> None:
     tokens = [token.encode() for token in known_tokens()]
     for place, content in documents:
         if holds_token(content, tokens):
-            raise CheckFailed(f"a token lies in the image's {place}", hint=_HINT)
+            raise token_fault(f"the image's {place}")

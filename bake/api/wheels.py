@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bake.api.workspace import Workspace
+    from bake.image import Descriptor
     from bake.layout import Layout
     from bake.lock import Wheel
     from bake.plan import ImagePlan
@@ -32,13 +33,28 @@ if TYPE_CHECKING:
 
 def wheels_layer(workspace: Workspace, image_plan: ImagePlan, layout: Layout) -> AddedLayer | None:
     """The layer of a base's wheels, written into the layout; None where the base lacks nothing."""
+    with open_wheels_layer(workspace, image_plan) as chunks:
+        if chunks is None:
+            return None
+        return wheels_step(image_plan, layout.add_all(chunks(), media_type=LAYER))
+
+
+@contextlib.contextmanager
+def open_wheels_layer(workspace: Workspace, image_plan: ImagePlan) -> Iterator[Callable[[], Iterator[bytes]] | None]:
+    """How to make the bytes of the layer of a base's wheels, as often as they are needed; None where there is none."""
     wheels = image_plan.base.wheels if image_plan.base else ()
     if not wheels:
-        return None
-    names = ", ".join(f"{wheel.name} {wheel.version}" for wheel in wheels)
+        yield None
+        return
     with open_wheels(workspace, wheels) as files:
         entries = [File(f"{SITE}/{path}", read) for path, read in files.items()]
-        descriptor = layout.add_all(stream_entries(entries), media_type=LAYER)
+        yield lambda: stream_entries(entries)
+
+
+def wheels_step(image_plan: ImagePlan, descriptor: Descriptor) -> AddedLayer:
+    """The layer of a base's wheels as a step of the image."""
+    wheels = image_plan.base.wheels if image_plan.base else ()
+    names = ", ".join(f"{wheel.name} {wheel.version}" for wheel in wheels)
     return AddedLayer(descriptor=descriptor, created_by=f"bake wheels: {names}")
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _THEMES = {
     "The lock": ("init", "add", "lock", "list", "show"),
-    "The image": ("plan", "render", "build", "verify", "run"),
+    "The image": ("plan", "render", "build", "push", "pull", "rebase", "verify", "run"),
     "Housekeeping": ("cache", "completion"),
 }
 

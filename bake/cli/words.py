@@ -5,6 +5,7 @@ options that stand before or after a command, and commands in groups on the help
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,25 @@ class Settings:
     offline: bool = False
     debug: bool = False
     no_progress: bool = False
+
+
+class RateType(click.ParamType):  # type: ignore[type-arg] # not generic before click 8.3
+    """The rate of a line as people have it at hand: `100MB`, `1Gbit`, `300Mbps`; in bytes a second."""
+
+    name = "RATE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        found = _RATE.fullmatch(value.strip())
+        if found is None or not float(found["number"]):
+            self.fail(f"expected a rate such as 100MB/s, 1Gbit/s or 300Mbps, found {value!r}", param, ctx)
+        thousands: int = 1000 ** " kmgt".index(found["prefix"].lower() or " ")
+        return float(found["number"]) * thousands / (1 if found["unit"] == "B" else 8)
+
+
+_RATE = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,9})?) ?(?P<prefix>[kKMmGgTt]?)(?P<unit>B|[Bb]its?|b)(?:/s|ps)?")
+"""A capital B is a byte; a small one, and `bit`, are a bit."""
 
 
 def _common_options() -> list[click.Option]:

@@ -14,6 +14,7 @@ from bake.cli import run
 from tests.cli.place import Bake, Place, Ran
 from tests.entrypoint.files import model_files
 from tests.hub_server import FakeHub
+from tests.registry.server import FakeRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,4 +88,19 @@ def hub(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:  # 
     with FakeHub() as fake:
         fake.add_repo("org/name", model_files())
         monkeypatch.setenv("HF_ENDPOINT", fake.endpoint)
+        yield fake
+
+
+@pytest.fixture
+def docker_config(tmp_path: Path) -> Path:
+    """The folder of DOCKER_CONFIG, which is not there yet."""
+    return tmp_path / "docker"
+
+
+@pytest.fixture
+def registry(place: Place, docker_config: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:  # noqa: ARG001
+    """An empty registry on the loopback, to which nobody is logged in."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(docker_config))
+    monkeypatch.setenv("BAKE_REGISTRY_BACKOFF", "0.001")
+    with FakeRegistry() as fake:
         yield fake

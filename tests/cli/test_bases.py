@@ -216,15 +216,6 @@ def test_a_base_with_a_missing_layer(based: Place, bake: Bake) -> None:
     assert f"blob sha256:{blob.name}: missing" in ran.err
 
 
-def test_a_base_in_a_registry_says_how_to_bring_it_here(based: Place, bake: Bake) -> None:
-    use_base(based, "verlai/verl:tag", "sha256:" + "1" * 64)
-
-    ran = refused(based, bake)
-
-    assert ran.code == 8
-    assert "skopeo copy docker://verlai/verl" in ran.err
-
-
 def test_plan_of_a_model_on_a_base_that_is_missing(based: Place, bake: Bake) -> None:
     shutil.rmtree(based.root / "bases")
 

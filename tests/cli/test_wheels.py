@@ -14,11 +14,13 @@ from bake.layer import File, pack_entries
 from bake.layout import Layout
 from bake.rootfs import RootFS
 from tests.cli.place import EMPTY_LOCK, Bake, Place, Ran, error, whole
+from tests.cli.pushed import faults_in, reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bake.digest import Digest
+    from tests.registry.server import FakeRegistry
 
 GOOD = {"tinywheel/__init__.py": b"WHERE = __file__\n", "tinywheel/deep/data.txt": b"1"}
 
@@ -212,3 +214,30 @@ def test_a_file_of_purelib_lies_beside_the_others(lacking: Place, bake: Bake) ->
     for layer in layout.image().manifest.layers:
         rootfs.apply(layer)
     assert rootfs.read("opt/bake/site/pure.py") == b"x"
+
+
+def test_wheels_are_pushed_with_it_and_broken_uploads_of_them_go_on(
+    lacking: Place, bake: Bake, registry: FakeRegistry
+) -> None:
+    add(lacking, bake, ("tinywheel", wheel("tinywheel", GOOD | {"tinywheel/big.py": b"#" * 300_000})))
+    registry.fault("PUT */blobs/uploads/*", cut=150_000)
+
+    pushed = bake("-q", "push", "tiny@v1", reference(registry))
+
+    assert pushed.code == 0
+    assert faults_in(registry) == ()
+    assert bake("-q", "build", "tiny@v1").digest == pushed.digest
+
+
+def test_a_token_in_a_wheel_is_found(
+    lacking: Place, bake: Bake, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's own alone: what is public may hold what only looks like one."""
+    add(lacking, bake, ("tinywheel", wheel("tinywheel", {"tinywheel/__init__.py": b"# my-own-secret-token"})))
+    monkeypatch.setenv("HF_TOKEN", "my-own-secret-token")
+
+    ran = bake("-q", "push", "tiny@v1", reference(registry))
+
+    assert ran.code == 1
+    assert ran.err.startswith("error: a token lies in a wheel of the base\n")
+    assert registry.blobs == {}
