@@ -7,6 +7,7 @@ function call where a string was meant, so that strings are always quoted.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
 
-Value: TypeAlias = "str | int | float | bool | Sequence[Value] | None"
+Value: TypeAlias = "str | int | float | bool | Sequence[Value] | Mapping[str, Value] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ def text_of(value: Value) -> str:
         return _quoted(value)
     if isinstance(value, (int, float)):
         return str(value)
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{key}:{text_of(item)}' for key, item in value.items())}}}"
     return f"[{','.join(text_of(item) for item in value)}]"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bake.entrypoint.launch import check
-from bake.entrypoint.launch.baked import baked_models, contradictions, distrusted
+from bake.entrypoint.launch.baked import baked_models, contradictions, distrusted, needless
 from bake.entrypoint.launch.compose import compose
 from bake.entrypoint.launch.defaults import Draft, decide
 from bake.entrypoint.launch.flags import split
@@ -19,7 +19,9 @@ from bake.entrypoint.launch.given import TYPED, Given, parse
 from bake.entrypoint.launch.installed import find_verl
 from bake.entrypoint.launch.profile import HINT, load_profile
 from bake.entrypoint.launch.ray import ray_environ
-from bake.entrypoint.launch.refusal import Refusal, fail
+from bake.entrypoint.launch.refusal import ELSEWHERE, Refusal, fail
+from bake.entrypoint.launch.resume import resumed
+from bake.entrypoint.launch.shell import masked
 from bake.entrypoint.override import Override
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from bake.entrypoint.launch.flags import Flags
     from bake.entrypoint.settings import Settings
     from bake.record import Record
+
+__all__ = ["PROFILE", "Launch", "masked", "plan_launch"]
 
 PROFILE = Path("/etc/bake/train.yaml")
 """Overrides for every training on a machine, where a cluster's operator mounts a file."""
@@ -41,7 +45,7 @@ class Launch:
     """How verl is started. `release` is verl's, as (0, 9), None where it does not say.
 
     `environ` is the whole environment; `notes` say what the entrypoint decided and why, one line each. `composed` is
-    what `with_overrides` goes on from.
+    what `with_overrides` goes on from. `inspects`: Hydra only says something (--cfg, --help), and nothing is trained.
     """
 
     command: tuple[str, ...]
@@ -50,6 +54,7 @@ class Launch:
     release: tuple[int, int] | None
     notes: tuple[str, ...]
     composed: Composed = field(repr=False, compare=False)
+    inspects: bool = False
 
     def with_overrides(self, overrides: Sequence[Override]) -> Launch:
         """These after the user's own, so that they win. Raises LaunchError for a key that verl does not have."""
@@ -104,7 +109,8 @@ def plan_launch(
         *(one for one in unfit if one.text not in {other.text for other in against}),
         *distrusted(baked, settings, values),
         *check.joined_ray(settings, values, verls),
-        *check.missing(settings),
+        *check.lost(composed, given, settings.given),
+        *(() if flags.inspects else check.missing(settings)),
     ]
     if refusals:
         raise fail(refusals)
@@ -113,8 +119,16 @@ def plan_launch(
         environ=verls,
         settings=settings,
         release=installed.release,
-        notes=(*(f"{override} ({why})" for override, why in defaults), *notes),
+        notes=(
+            *(f"{override} ({why})" for override, why in defaults),
+            *notes,
+            *needless(baked, settings),
+            *check.unlisted(composed.stock, values),
+            *(f"{text}: {ELSEWHERE}" for choice in given if (text := masked(choice.text)) != choice.text),
+            *resumed(settings),
+        ),
         composed=composed,
+        inspects=flags.inspects,
     )
 
 

@@ -6,6 +6,7 @@ VERL_MODEL_PATH and its like are bake's own words, which verl reads nowhere: the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bake.entrypoint.launch.given import IN_FILE, last_of, leaves
@@ -112,15 +113,9 @@ def contradictions(
 
 
 def distrusted(baked: Baked, settings: Settings, given: Sequence[Given]) -> Iterator[Refusal]:
-    """Every trust_remote_code that is true for a model whose lock does not say that its code may run.
-
-    Keys that nobody gave follow others by interpolation, and these are told.
-    """
-    for key, value in leaves(settings.tree):
-        if key.rpartition(".")[2] != "trust_remote_code" or not value or key not in settings.given:
-            continue
-        model = baked.of(key)
-        if model is not None and model.trust_remote_code:
+    """Every trust_remote_code that is true for a model with code of which its lock does not say that it may run."""
+    for key, model in _trusting(baked, settings):
+        if model is not None and (model.trust_remote_code or not has_code(model)):
             continue
         last = last_of(given, key)
         yield Refusal(
@@ -131,6 +126,32 @@ def distrusted(baked: Baked, settings: Settings, given: Sequence[Given]) -> Iter
             else f"models.lock does not say that the code of {model.name}@{model.version} may run",
             todo="leave it out; if you read and trust that code, say trust_remote_code = true in models.lock and bake",
         )
+
+
+def needless(baked: Baked, settings: Settings) -> Iterator[str]:
+    """A note for every trust_remote_code that is true for a model in which there is no code to trust."""
+    for key, model in _trusting(baked, settings):
+        if model is not None and not has_code(model):
+            yield f"{key} changes nothing: {model.name}@{model.version} has no code of its own"
+
+
+def has_code(model: RecordedModel) -> bool:
+    """Whether transformers would run Python of the model's own: `auto_map` names it. A file that cannot be read has
+    none, and verify tells it.
+    """
+    if any(file.path.endswith(".py") for file in model.files):
+        return True
+    try:
+        return b'"auto_map"' in (Path(model.path) / "config.json").read_bytes()
+    except OSError:
+        return False
+
+
+def _trusting(baked: Baked, settings: Settings) -> Iterator[tuple[str, RecordedModel | None]]:
+    """Every trust_remote_code that a person made true. Keys that nobody gave follow these by interpolation."""
+    for key, value in leaves(settings.tree):
+        if key.rpartition(".")[2] == "trust_remote_code" and value and key in settings.given:
+            yield key, baked.of(key)
 
 
 def _refused_variable(variable: str, value: str, by_path: Mapping[str, RecordedModel]) -> Refusal:

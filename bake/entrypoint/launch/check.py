@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bake.entrypoint.launch import shell
 from bake.entrypoint.launch.given import IN_FILE, last_of, leaves
 from bake.entrypoint.launch.installed import MEGATRON_CONFIG_NAME
 from bake.entrypoint.launch.names import GUIDES, LEGACY_REWARD, guide, here, others, serves_reward
 from bake.entrypoint.launch.refusal import Refusal
-from bake.entrypoint.launch.unknown import as_typed, unknown
+from bake.entrypoint.launch.unknown import as_typed, takes_any, unknown
 from bake.entrypoint.settings import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from bake.entrypoint.launch.composed import Composed
     from bake.entrypoint.launch.given import Given
@@ -39,6 +40,29 @@ def missing(settings: Settings) -> Iterator[Refusal]:
         if key.endswith("rollout.name"):
             why = "verl generates with vllm or sglang, and this image has neither"
         yield Refusal(text=key, source="not given", why=why, todo=f"give {key}=…")
+
+
+def lost(composed: Composed, given: Sequence[Given], keys: Iterable[str]) -> Iterator[Refusal]:
+    """Each of `keys`, which a person gave, whose interpolation leads nowhere: verl resolves all when it starts."""
+    for key in sorted(keys):
+        if key.startswith("hydra.") or (said := composed.lost(key)) is None:
+            continue  # Hydra fills in its own when it starts, as hydra.runtime.output_dir
+        last = last_of(given, key)
+        yield Refusal(
+            text=last.text if last else key,
+            source=last.source if last else IN_FILE,
+            why=f"{key}: {said}",
+            todo="name a key that is there, set the variable (docker run -e NAME=…), or write the value itself",
+        )
+
+
+def unlisted(stock: Settings, given: Sequence[Given]) -> Iterator[str]:
+    """A note for each key with a + that verl's configuration does not list, where it lists all that it reads."""
+    read = {key.lstrip("+") for named in GUIDES.values() for keys in named.keys for key in keys}
+    for choice in given:
+        for key, _ in choice.leaves() if choice.how in ("add", "force") else ():
+            if not (stock.has(key) or key in read or takes_any(stock, key)):
+                yield f"{choice.source}: {key}: verl does not list it, and may not read it"
 
 
 def joined_ray(settings: Settings, given: Sequence[Given], environ: Mapping[str, str]) -> Iterator[Refusal]:
@@ -88,7 +112,7 @@ def _guided(stock: Settings, choice: Given, named: Guide) -> Refusal:
         for alternatives in named.keys
     ]
     value = choice.raw if named.value is None else named.value
-    todo = f"write {' '.join(f'{key}={value}' for key in keys)}" if keys else "leave it out"
+    todo = f"write {' '.join(shell.word(f'{key}={value}') for key in keys)}" if keys else "leave it out"
     return choice.refuse(f"verl has no such key{'; ' if named.why else ''}{named.why}", todo)
 
 
@@ -99,7 +123,8 @@ def _ignored(stock: Settings, choice: Given, installed: Installed) -> Iterator[R
         todo = "leave it out"
         for newer in others(key):
             if newer.startswith("reward."):
-                todo = f"write {'' if stock.has(newer) else '+'}{newer}={as_typed(choice, value)}"
+                plus = "" if stock.has(newer) else "+"
+                todo = f"write {as_typed(choice, plus + newer, value)}"
         yield choice.refuse(f"{installed} never reads {key}", todo)
 
 
@@ -162,4 +187,8 @@ def _put(composed: Composed, choice: Given, installed: Installed) -> Refusal | N
         return unknown(composed.stock, choice, installed, at=str(getattr(error, "full_key", choice.key)))
     except OmegaConfBaseException as error:
         return choice.refuse(str(error).partition("\n")[0], "see what the key holds with `train --cfg job`")
-    return choice.refuse("the key is there already, and + adds a new one", f"write {choice.text[1:]}") if many else None
+    return (
+        choice.refuse("the key is there already, and + adds a new one", f"write {shell.word(choice.text[1:])}")
+        if many
+        else None
+    )

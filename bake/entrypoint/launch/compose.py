@@ -14,6 +14,7 @@ from bake.entrypoint.launch.flags import Flags
 from bake.entrypoint.launch.given import TYPED, Given, leaves
 from bake.entrypoint.launch.installed import CONFIG_NAME, MEGATRON_CONFIG_NAME
 from bake.entrypoint.launch.refusal import Refusal
+from bake.entrypoint.launch.shell import masked
 from bake.entrypoint.settings import Settings
 from bake.errors import ImageError
 
@@ -26,42 +27,66 @@ if TYPE_CHECKING:
 def compose(
     installed: Installed, flags: Flags, given: Sequence[Given]
 ) -> tuple[Composed, tuple[Given, ...], tuple[Refusal, ...]]:
-    """The configuration with the groups that were chosen (as `model_engine=megatron`), the overrides that are still
-    to be put on it, and what Hydra would refuse of the files and groups.
+    """The configuration with Hydra's own settings and the groups that were chosen (as `model_engine=megatron`), the
+    overrides that are still to be put on it, and what Hydra would refuse of the files and groups.
 
     Raises ImageError where verl's own files do not fit together.
     """
     missing = tuple(_missing_folders(installed, flags))
     if missing:
         flags = Flags()
+    hydras = [choice for choice in given if choice.key.partition(".")[0] == "hydra" and choice.package is None]
+    search = [choice.text for choice in hydras if choice.key == "hydra.searchpath"]
     with _hydra(installed, flags) as loader:
-        groups = [(choice, known) for choice in given if (known := _options(choice, loader))]
-        unknown = [(choice, known) for choice, known in groups if str(choice.value) not in known]
-        chosen = [choice.text for choice, _ in groups if (choice, _) not in unknown]
-        config, refused = _load(flags, chosen)
+        groups = [(choice, known) for choice in given if (known := _options(choice, loader, flags, search))]
+        judged = [(choice, _wrong_group(choice, known, installed)) for choice, known in groups]
+        chosen = [choice for choice, wrong in judged if wrong is None]
+        config, refused = _load(flags, [choice.text for choice in (*hydras, *chosen)])
     if config is None:
         with _hydra(installed, Flags()):
             config, broken = _load(Flags(), [])
         if config is None:
             raise ImageError(f"{installed.configuration}: {broken[0].why}", hint="install verl again, whole")
     composed = Composed(config=config, stock=Settings(plain(config)), own=_own_keys(installed, flags, config))
-    values = tuple(choice for choice in given if choice not in [group for group, _ in groups])
-    return composed, values, (*missing, *(_unknown(choice, known, installed) for choice, known in unknown), *refused)
+    values = tuple(choice for choice in given if choice not in [*hydras, *(group for group, _ in groups)])
+    return composed, values, (*missing, *(wrong for _, wrong in judged if wrong), *refused)
 
 
-def _options(choice: Given, loader: Any) -> tuple[str, ...]:
-    """What may be chosen where a key is a group's: as hydra/_internal/defaults_list.py Overrides tells groups."""
+def _options(choice: Given, loader: Any, flags: Flags, search: list[str]) -> tuple[str, ...]:
+    """What may be chosen where a key is a group's: as hydra/_internal/defaults_list.py Overrides tells groups.
+
+    `search` are the overrides of hydra.searchpath, where groups of the user's own may lie.
+    """
+    from hydra.errors import HydraException
+
     if "." in choice.key or isinstance(choice.value, dict):
         return ()
-    return tuple(loader.get_group_options(choice.key))
+    try:
+        return tuple(loader.get_group_options(choice.key, config_name=flags.config_name, overrides=search))
+    except HydraException:  # a configuration of that name is not there, which is told when it is loaded
+        return tuple(loader.get_group_options(choice.key))
 
 
-def _unknown(choice: Given, known: tuple[str, ...], installed: Installed) -> Refusal:
-    megatron = choice.key == "model_engine" and choice.value == "megatron"
-    return choice.refuse(
-        f"{installed} has no {choice.key} {choice.value}; it has {', '.join(known)}",
-        f"write --config-name={MEGATRON_CONFIG_NAME} instead" if megatron else f"write {choice.key}={known[0]}",
-    )
+def _wrong_group(choice: Given, known: tuple[str, ...], installed: Installed) -> Refusal | None:
+    """Why a group cannot be chosen so, or None."""
+    if choice.how == "delete":
+        if choice.key == "model_engine":
+            why = "verl's configuration names its parts after it"
+            return choice.refuse(why, f"leave it out, or choose another: {', '.join(known)}")
+        if choice.key != "critic":
+            return None
+        why = "verl reads critic.* in every training, whether it has a critic or not"
+        return choice.refuse(why, "leave it out; critic.enable=false (verl 0.6 and newer) trains without one")
+    if str(choice.value) not in known:
+        megatron = choice.key == "model_engine" and choice.value == "megatron"
+        return choice.refuse(
+            f"{installed} has no {choice.key} {choice.value}; it has {', '.join(known)}",
+            f"write --config-name={MEGATRON_CONFIG_NAME} instead" if megatron else f"write {choice.key}={known[0]}",
+        )
+    if choice.how == "force" or (choice.how == "add" and choice.key == "model_engine"):
+        why = f"{choice.key} is a group of which one is chosen, and + adds one more"
+        return choice.refuse(why, f"write {choice.key}={choice.value}")
+    return None
 
 
 def _load(flags: Flags, overrides: list[str]) -> tuple[Any, tuple[Refusal, ...]]:
@@ -75,9 +100,11 @@ def _load(flags: Flags, overrides: list[str]) -> tuple[Any, tuple[Refusal, ...]]
         return hydra_compose(flags.config_name, overrides=overrides, return_hydra_config=True), ()
     except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
         said = " ".join(str(error).partition("Config search path")[0].split())
-        text = " ".join([*flags.words, *overrides])
+        text = " ".join([*flags.words, *map(masked, overrides)])
         todo = (
             f"verl has {CONFIG_NAME} and {MEGATRON_CONFIG_NAME}; mount a folder of your own and name it, --config-dir"
+            if said.startswith("Cannot find primary config")
+            else "mend or leave out what it names; `train --cfg hydra` shows what Hydra has by itself"
         )
         return None, (Refusal(text=text, source=TYPED, why=said, todo=todo),)
 

@@ -44,6 +44,23 @@ class Composed:
             OmegaConf.update(config, key, override.value, merge=True, force_add=key != override.key)
         return replace(self, config=config)
 
+    def lost(self, key: str) -> str | None:
+        """Why the interpolations at a key lead nowhere, in OmegaConf's words; None where none does.
+
+        What only a running Hydra knows (`${hydra:…}`) counts as found.
+        """
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
+
+        try:
+            found = OmegaConf.select(self.config, key, throw_on_missing=False)
+            if OmegaConf.is_config(found):
+                OmegaConf.to_container(found, resolve=True)
+        except OmegaConfBaseException as error:
+            said = str(error).partition("\n")[0]
+            return None if said == "Unsupported interpolation type hydra" or "HydraConfig" in said else said
+        return None
+
     def holds(self, key: str) -> bool:
         """Whether there is a value at a key by now: Hydra's `+key=` is for where there is none."""
         from omegaconf import OmegaConf

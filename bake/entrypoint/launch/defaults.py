@@ -87,10 +87,14 @@ def _rollout(draft: Draft) -> None:
 
 
 def _cut(draft: Draft, key: str, model: RecordedModel | None) -> None:
-    gpus, shape = draft.count(GPUS), read_shape(model)
-    heads = "" if shape.heads is None else f" and {shape.heads} attention heads"
-    size = tensor_parallel(shape, gpus=gpus, usual=draft.count(key))
-    draft.put(key, size, f"it divides {gpus} GPU{'' if gpus == 1 else 's'} a node{heads}")
+    """Of a model whose heads are not known verl's own size stands, wherever it divides the GPUs."""
+    gpus, shape, usual = draft.count(GPUS), read_shape(model), draft.count(key)
+    size = tensor_parallel(shape, gpus=gpus, usual=usual)
+    node = f"{gpus} GPU{'' if gpus == 1 else 's'} a node"
+    if shape.heads is not None:
+        draft.put(key, size, f"it divides {node} and {shape.heads} attention heads")
+    elif size != usual:
+        draft.put(key, size, f"it divides {node}, and verl's own {usual} does not")
 
 
 def _attention(draft: Draft) -> None:
@@ -176,8 +180,10 @@ def _logging(draft: Draft) -> None:
 
 def _checkpoints(draft: Draft) -> None:
     """verl saves the last step too wherever save_freq is positive (ray_trainer.py fit, v1/trainer_base.py fit)."""
-    folder = f"{OUTPUTS}/${{trainer.project_name}}/${{trainer.experiment_name}}"
-    draft.put("trainer.default_local_dir", folder, "an absolute path, where a volume can be mounted")
+    actor = draft.baked.actor
+    folder = f"{OUTPUTS}/{actor.name}-{actor.version}/${{trainer.project_name}}/${{trainer.experiment_name}}"
+    why = "where a volume can be mounted; the model's own, since verl goes on from any checkpoint that it finds"
+    draft.put("trainer.default_local_dir", folder, why)
     if draft.given("trainer.save_freq"):
         return
     draft.put("trainer.save_freq", SAVE_EVERY, f"verl saves nothing by itself; every {SAVE_EVERY} steps and the last")

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
     """`words` are the options as Hydra takes them. A path stays as it was written: it is relative to
-    verl/trainer for `config_path`, to the current folder for `config_dir`.
+    verl/trainer for `config_path`, to the current folder for `config_dir`. `inspects`: Hydra only says something,
+    and no training begins.
     """
 
     words: tuple[str, ...] = ()
     config_name: str = CONFIG_NAME
     config_path: str | None = None
     config_dir: str | None = None
+    inspects: bool = False
 
 
 def split(words: Sequence[str]) -> tuple[Flags, tuple[str, ...]]:
@@ -35,18 +37,23 @@ def split(words: Sequence[str]) -> tuple[Flags, tuple[str, ...]]:
             hint="start one container for each training",
         )
     given = [(option.option_strings[0], getattr(options, option.dest)) for option in parser.options]
-    words = tuple(word for flag, value in given if value for word in ([flag] if value is True else [flag, value]))
+    words = [word for flag, value in given if value for word in ([flag] if value is True else [flag, value])]
+    overrides = options.overrides
+    if options.shell_completion:  # what follows says which shell, and is no override
+        words, overrides = [*words, *overrides], []
     return (
         Flags(
-            words=words,
+            words=tuple(words),
             config_name=(options.config_name or CONFIG_NAME).removesuffix(".yaml"),
             config_path=options.config_path,
             config_dir=options.config_dir,
+            inspects=any(getattr(options, name) for name in _INSPECT),
         ),
-        tuple(options.overrides),
+        tuple(overrides),
     )
 
 
+_INSPECT = ("help", "hydra_help", "version", "cfg", "info", "shell_completion")
 _INFORMATION = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from bake.entrypoint.launch import shell
 from bake.entrypoint.launch.refusal import Refusal
 from bake.entrypoint.override import Override
 
@@ -17,6 +18,9 @@ How = Literal["change", "add", "force", "delete"]
 TYPED = "the command line"
 IN_FILE = "the configuration file"
 """The sources of what is typed, and of what a file of the user's gives that --config-name names."""
+
+
+_FORM = "write key=value, as in trainer.total_epochs=1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +72,19 @@ def overlap(one: str, other: str) -> bool:
 def parse(texts: Iterable[str], *, source: str) -> Iterator[Given | Refusal]:
     """Each override as Hydra reads it, or why Hydra would not."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import ChoiceSweep
     from hydra.errors import HydraException
 
     parser = OverridesParser.create()
     for text in texts:
         try:
             parsed = parser.parse_override(text)
+            if not parsed.key_or_group:
+                yield _keyless(text, source=source)
+                continue
             if parsed.is_sweep_override():
-                yield _several(text, source=source)
+                sweep = parsed.value()
+                yield _several(text, source=source, bare=isinstance(sweep, ChoiceSweep) and sweep.simple_form)
                 continue
             yield Given(
                 text=text,
@@ -97,26 +106,38 @@ def _how(parsed: Any) -> How:
     return "add" if parsed.is_add() else "change"
 
 
-def _several(text: str, *, source: str) -> Refusal:
+def _keyless(text: str, *, source: str) -> Refusal:
+    return Refusal(text=text, source=source, why="no key before the `=`", todo=_FORM)
+
+
+def _several(text: str, *, source: str, bare: bool) -> Refusal:
+    """`bare`: a comma without brackets; else a function of Hydra's sweeps, as range()."""
     key, _, value = text.partition("=")
-    return Refusal(
-        text=text,
-        source=source,
-        why="Hydra takes a bare comma for several trainings, one for each value",
-        todo=f'write "{key}=[{value}]" for a list, "{Override(key, value)}" for one text',
-    )
+    one = shell.word(str(Override(key, value)))
+    if bare:
+        why = "Hydra takes a bare comma for several trainings, one for each value"
+        todo = f"write {shell.word(f'{key}=[{value}]')} for a list, {one} for one text"
+    else:
+        why = f"Hydra takes {value.partition('(')[0]}(…) for several trainings, one for each value"
+        todo = f"start one container for each value; if it is one text, write {one}"
+    return Refusal(text=text, source=source, why=why, todo=todo)
 
 
 def _unreadable(text: str, *, source: str, said: str) -> Refusal:
     key, equals, value = text.partition("=")
     if not equals:
-        return Refusal(
-            text=text, source=source, why="no `=` in it", todo="write key=value, as in trainer.total_epochs=1"
-        )
+        return Refusal(text=text, source=source, why="no `=` in it", todo=_FORM)
+    if not key.strip("+~ "):
+        return _keyless(text, source=source)
+    if key.split() != [key]:
+        close = "".join(key.split()) if len(key.split()) == 1 else ""
+        todo = f"write {shell.word(f'{close}={value.strip()}')}" if close else _FORM
+        return Refusal(text=text, source=source, why="a key has no spaces in it or around it", todo=todo)
     told = next((line for line in said.splitlines() if line and not line.startswith("Error parsing")), said)
+    told = told.split(":")[0] if "Exception" in told else told
     return Refusal(
         text=text,
         source=source,
-        why=f"Hydra cannot read it: {told.split(':')[0] if 'Exception' in told else told}",
-        todo=f'if the value is one text, quote it for the shell and for Hydra: "{Override(key, value)}"',
+        why="Hydra cannot read it" if shell.masked(text) != text else f"Hydra cannot read it: {told}",
+        todo=f"if the value is one text, write {shell.word(str(Override(key, value)))}",
     )

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bake.entrypoint.fault import printable
+from bake.entrypoint.launch.shell import masked, without_secrets
 from bake.errors import LaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+ELSEWHERE = "a secret is safer in the environment, as with -e WANDB_API_KEY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +25,12 @@ class Refusal:
     todo: str
 
     def __str__(self) -> str:
-        return (
-            f"{printable(self.source)}: {printable(self.text)}\n"
-            f"  why:   {printable(self.why)}\n"
-            f"  to do: {printable(self.todo)}"
-        )
+        """Three lines, without the secrets that the text holds."""
+        text = masked(self.text)
+        why, todo = (without_secrets(told, of=self.text) for told in (self.why, self.todo))
+        if text != self.text:
+            todo = f"{todo}; {ELSEWHERE}"
+        return f"{printable(self.source)}: {printable(text)}\n  why:   {printable(why)}\n  to do: {printable(todo)}"
 
 
 def fail(refusals: Sequence[Refusal]) -> LaunchError:

@@ -52,10 +52,15 @@ def read_shape(model: RecordedModel | None) -> Shape:
 def tensor_parallel(shape: Shape, *, gpus: int, usual: int) -> int:
     """GPUs that share one copy in the rollout: a divisor of `gpus` that also cuts the heads evenly.
 
-    The smallest from `usual` (verl's default) up that leaves each GPU at most WEIGHTS_A_GPU; else the largest.
+    The smallest from `usual` (verl's default) up that leaves each GPU at most WEIGHTS_A_GPU; else the largest. Of heads
+    that are not known nothing can be said, so that it is `usual`, or the largest divisor below.
     vLLM wants heads to be a multiple, and heads of keys and values a multiple or a divisor (vllm/config).
     """
-    possible = [size for size in range(1, gpus + 1) if gpus % size == 0 and _cuts(shape, size)]
+    divisors = [size for size in range(1, gpus + 1) if gpus % size == 0]
+    if shape.heads is None or shape.kv_heads is None:
+        return max(size for size in divisors if size <= usual)
+    heads, kv_heads = shape.heads, shape.kv_heads
+    possible = [size for size in divisors if _cuts(size, heads=heads, kv_heads=kv_heads)]
     wanted = max(usual, math.ceil(shape.weights / WEIGHTS_A_GPU))
     return next((size for size in possible if size >= wanted), possible[-1])
 
@@ -70,12 +75,8 @@ def micro_batch(*, tokens: int, batches: tuple[int, ...]) -> int:
     return size
 
 
-def _cuts(shape: Shape, size: int) -> bool:
-    if size == 1:
-        return True
-    if shape.heads is None or shape.kv_heads is None or shape.heads % size:
-        return False
-    return shape.kv_heads % size == 0 or size % shape.kv_heads == 0
+def _cuts(size: int, *, heads: int, kv_heads: int) -> bool:
+    return heads % size == 0 and (kv_heads % size == 0 or size % kv_heads == 0)
 
 
 def _count(config: dict[str, Any], *names: str) -> int | None:

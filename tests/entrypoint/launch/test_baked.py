@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bake.errors import LaunchError
+from bake.record import Record
 from tests.entrypoint.files import write
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tests.entrypoint.launch.stage import Stage
 
 ALL = ("actor", "critic", "reward_model")
+CODE = b'{"auto_map": {"AutoModelForCausalLM": "modeling_own.Own"}}'
 ACTOR_TRUST, CRITIC_TRUST = "actor_rollout_ref.model.trust_remote_code", "critic.model.trust_remote_code"
 
 
@@ -190,13 +192,33 @@ def test_and_nowhere_else(stage: Stage) -> None:
         "+actor_rollout_ref.rollout.engine_kwargs.vllm.trust_remote_code=true",
     ],
 )
-def test_code_that_the_lock_does_not_trust_is_refused(stage: Stage, override: str) -> None:
+def test_code_that_the_lock_does_not_trust_is_refused(baking: Callable[..., Stage], override: str) -> None:
+    stage = baking(config=CODE).having("vllm")
+
     assert refused(stage, override) == (
         "verl was not started: 1 setting is refused\n"
         f"the command line: {override}\n"
         "  why:   models.lock does not say that the code of actor@v1 may run\n"
         "  to do: leave it out; if you read and trust that code, say trust_remote_code = true in models.lock and bake"
     )
+
+
+def test_so_is_code_that_the_record_lists(stage: Stage) -> None:
+    (model,) = stage.record.models
+    code = replace(model.files[0], path="modeling_own.py")
+    listed = replace(stage, record=Record(models=(replace(model, files=(*model.files, code)),)))
+
+    assert "does not say that the code of actor@v1 may run" in refused(listed, f"{ACTOR_TRUST}=true")
+
+
+def test_trust_in_a_model_without_code_is_a_note(stage: Stage) -> None:
+    notes = stage.plan(f"{ACTOR_TRUST}=True").notes
+
+    assert notes[-1] == f"{ACTOR_TRUST} changes nothing: actor@v1 has no code of its own"
+
+
+def test_trust_in_a_reward_model_that_was_not_baked_is_refused(stage: Stage) -> None:
+    assert "why:   no reward model was baked\n" in refused(stage, "+reward.reward_model.trust_remote_code=true")
 
 
 def test_a_user_may_trust_what_the_lock_trusts(baking: Callable[..., Stage]) -> None:

@@ -55,6 +55,14 @@ def refused(stage: Stage, *words: str) -> list[str]:
             "my_code.depth",
             "see verl's keys with `train --cfg job`; a key that your own code reads takes a +: +my_code.depth=3",
         ),
+        ("trainer.epochs=2", "trainer.epochs", "did you mean trainer.total_epochs=2?"),
+        ("trainer.save_steps=2", "trainer.save_steps", "did you mean trainer.save_freq=2?"),
+        ("trainer.n_gpu=2", "trainer.n_gpu", "did you mean trainer.n_gpus_per_node=2?"),
+        (
+            'trainer.project_nam="$(rm -rf x)"',
+            "trainer.project_nam",
+            "did you mean 'trainer.project_name=\"$(rm -rf x)\"'?",
+        ),
         ("~trainer.no_such", "trainer.no_such", "leave it out: there is nothing to delete"),
     ],
 )
@@ -78,6 +86,60 @@ def test_a_key_below_a_plain_value_is_refused(stage: Stage) -> None:
 
 def test_a_key_of_one_s_own_may_be_added(stage: Stage) -> None:
     assert stage.plan("+data.cache_dir=/outputs/cache").settings.get("data.cache_dir") == "/outputs/cache"
+
+
+def test_a_key_that_verl_does_not_list_is_a_note(stage: Stage) -> None:
+    notes = stage.plan("+trainer.total_epoch=3").notes
+
+    assert notes[-1] == "the command line: trainer.total_epoch: verl does not list it, and may not read it"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "+data.cache_dir=/outputs/cache",
+        "+actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=4",
+        "+actor_rollout_ref.model.override_config.rope.theta=4",
+        "+ray_kwargs.ray_init.runtime_env.env_vars.A=b",
+        "++trainer.total_epochs=3",
+    ],
+)
+def test_what_verl_reads_or_passes_on_is_none(stage: Stage, override: str) -> None:
+    assert [note for note in stage.plan(override).notes if "does not list" in note] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (
+            "${oc.env:NOPE}",
+            "KeyError raised while resolving interpolation: \"Environment variable 'NOPE' not found\"",
+        ),
+        ("${foo}", "Interpolation key 'foo' not found"),
+        ("[a,'${foo}']", "Interpolation key 'foo' not found"),
+        ("${trainer.project_name}", "Recursive interpolation detected"),
+    ],
+)
+def test_an_interpolation_that_leads_nowhere_is_refused(stage: Stage, value: str, said: str) -> None:
+    assert refused(stage, f"trainer.project_name={value}") == [
+        f"trainer.project_name: {said}",
+        "name a key that is there, set the variable (docker run -e NAME=…), or write the value itself",
+    ]
+
+
+def test_so_is_a_circle_through_two_keys(stage: Stage) -> None:
+    words = ("trainer.project_name=${trainer.experiment_name}", "trainer.experiment_name=${trainer.project_name}")
+
+    with pytest.raises(LaunchError, match=r"2 settings are refused\n(?s:.)*Recursive(?s:.)*Recursive"):
+        stage.plan(*words)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["trainer.project_name=${hydra:job.name}", "hydra.sweep.dir=${hydra.runtime.output_dir}"],
+)
+def test_what_only_a_running_hydra_knows_passes(stage: Stage, override: str) -> None:
+    assert stage.plan(override).command[-1] == override
 
 
 def test_a_key_may_be_deleted(stage: Stage) -> None:

@@ -161,10 +161,10 @@ def test_wandb_is_used_where_it_can_work(
     assert wanted.plan().settings.get("trainer.logger") == logger
 
 
-def test_checkpoints_lie_below_outputs_by_project_and_experiment(stage: Stage) -> None:
+def test_checkpoints_lie_below_outputs_by_model_project_and_experiment(stage: Stage) -> None:
     settings = stage.plan("trainer.project_name=math").settings
 
-    assert settings.get("trainer.default_local_dir") == "/outputs/math/gsm8k"
+    assert settings.get("trainer.default_local_dir") == "/outputs/actor-v1/math/gsm8k"
 
 
 def test_who_says_when_to_save_keeps_all(stage: Stage) -> None:
@@ -203,7 +203,28 @@ def test_a_default_needs_the_key_to_be_there(stage: Stage) -> None:
 def test_a_reward_model_of_the_user_s_own_is_served_too(stage: Stage) -> None:
     settings = stage.plan("reward.reward_model.enable=true", "reward.reward_model.model_path=/mnt/judge").settings
 
-    assert settings.get("reward.reward_model.rollout") == {"name": "vllm", "tensor_model_parallel_size": 1}
+    assert settings.get("reward.reward_model.rollout") == {"name": "vllm", "tensor_model_parallel_size": 2}
+
+
+def test_one_that_was_not_baked_is_cut_as_verl_does_where_that_divides_the_gpus(stage: Stage) -> None:
+    words = ("reward.reward_model.enable=true", "reward.reward_model.model_path=/mnt/judge")
+
+    assert "reward.reward_model.rollout.tensor_model_parallel_size" not in stage.overrides(*words)
+
+
+def test_else_by_the_largest_divisor_below(stage: Stage) -> None:
+    words = ("reward.reward_model.enable=true", "reward.reward_model.model_path=/mnt/judge")
+
+    notes = replace(stage, gpus=3).plan(*words).notes
+
+    key = "reward.reward_model.rollout.tensor_model_parallel_size"
+    assert f"{key}=1 (it divides 3 GPUs a node, and verl's own 2 does not)" in notes
+
+
+def test_a_model_whose_heads_are_not_known_is_cut_as_verl_does(baking: Callable[..., Stage]) -> None:
+    overrides = baking(config=b"{}").having("vllm").overrides()
+
+    assert f"{ROLLOUT}.tensor_model_parallel_size" not in overrides
 
 
 def test_a_rollout_that_nobody_gives_is_asked_for(baking: Callable[..., Stage]) -> None:

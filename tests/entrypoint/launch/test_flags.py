@@ -52,7 +52,27 @@ def test_all_that_decides_where_the_configuration_is() -> None:
             config_name="mine",
             config_path="/mnt/main",
             config_dir="/mnt/conf",
+            inspects=True,
         ),
+        (),
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [["--cfg", "job"], ["--help"], ["-h"], ["--version"], ["--info"], ["--hydra-help"], ["-sc", "query=bash"]]
+)
+def test_options_that_only_ask_begin_no_training(words: list[str]) -> None:
+    assert split(words)[0].inspects
+
+
+@pytest.mark.parametrize("words", [["a=1"], ["--resolve"], ["--run"], ["-cn", "mine"], ["-p", "_global_"]])
+def test_all_others_do(words: list[str]) -> None:
+    assert not split(words)[0].inspects
+
+
+def test_what_shell_completion_is_asked_for_is_no_override() -> None:
+    assert split(["--shell-completion", "install=bash"]) == (
+        Flags(words=("--shell-completion", "install=bash"), inspects=True),
         (),
     )
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 NO_FLASH_ATTN = "this image has no flash-attn"
 MICRO = "no micro batch was given; 8 x 1024 tokens at a time on each GPU"
 WANDB = "wandb would stop the training without a key; set WANDB_API_KEY, or WANDB_MODE=offline, to have it"
-FOLDER = "/outputs/${trainer.project_name}/${trainer.experiment_name}"
+FOLDER = "/outputs/actor-v1/${trainer.project_name}/${trainer.experiment_name}"
+OWN = "where a volume can be mounted; the model's own, since verl goes on from any checkpoint that it finds"
 KEEP = "the newest 2, so that the disk does not fill; give trainer.save_freq to keep all"
 
 
@@ -68,7 +69,7 @@ def test_notes_say_what_was_decided_and_why(stage: Stage) -> None:
         f"actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8 ({MICRO})",
         f"critic.ppo_micro_batch_size_per_gpu=8 ({MICRO})",
         f"trainer.logger=['console'] ({WANDB})",
-        f"trainer.default_local_dir='{FOLDER}' (an absolute path, where a volume can be mounted)",
+        f"trainer.default_local_dir='{FOLDER}' ({OWN})",
         "trainer.save_freq=50 (verl saves nothing by itself; every 50 steps and the last)",
         f"trainer.max_actor_ckpt_to_keep=2 ({KEEP})",
         f"trainer.max_critic_ckpt_to_keep=2 ({KEEP})",
@@ -177,6 +178,16 @@ def test_everything_wrong_is_told_at_once(baking: Callable[..., Stage]) -> None:
     )
     assert caught.value.hint == "`train --dry-run` checks again without starting anything"
     assert caught.value.code == 12
+
+
+def test_who_only_asks_is_refused_nothing_that_is_missing(baking: Callable[..., Stage]) -> None:
+    launch = baking().plan("--cfg", "job")
+
+    assert (launch.inspects, launch.command[3:5]) == (True, ("--cfg", "job"))
+
+
+def test_a_training_is_no_question(stage: Stage) -> None:
+    assert stage.plan().inspects is False
 
 
 def test_an_image_that_does_not_say_where_its_model_is_is_not_whole(stage: Stage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bake.entrypoint.launch import shell
 from bake.entrypoint.launch.given import Given, parse
 from bake.entrypoint.launch.refusal import Refusal
 from bake.entrypoint.override import Override
@@ -30,6 +32,18 @@ def test_any_text_comes_back_unchanged(text: str) -> None:
 @given(st.text(alphabet="\\'\"$,=(){}[]~!#@ 1e"))
 def test_what_hydra_reads_into_bare_values_comes_back_unchanged(text: str) -> None:
     assert read(Override("key", text)) == text
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z]+", fullmatch=True).map("k_{}".format), SCALARS))
+def test_mappings_come_back_too(value: Any) -> None:
+    assert read(Override("key", value)) == value
+
+
+@given(SCALARS | st.text(alphabet="\\'\"$`!,=(){}[]~#@ 1e*"))
+def test_a_shell_and_hydra_together_read_back_what_one_is_told_to_type(value: Any) -> None:
+    (word,) = shlex.split(shell.override("key", value))
+
+    assert PARSER.parse_override(word).value() == value
 
 
 @given(SCALARS)
@@ -75,17 +89,35 @@ def test_a_mapping_names_each_key_in_it() -> None:
         (
             "data.train_files=a,b",
             "Hydra takes a bare comma for several trainings, one for each value",
-            'write "data.train_files=[a,b]" for a list, "data.train_files=\'a,b\'" for one text',
+            "write 'data.train_files=[a,b]' for a list, \"data.train_files='a,b'\" for one text",
         ),
+        (
+            "trainer.total_epochs=range(1,3)",
+            "Hydra takes range(…) for several trainings, one for each value",
+            "start one container for each value; if it is one text, write \"trainer.total_epochs='range(1,3)'\"",
+        ),
+        (
+            "a=choice(x,y)",
+            "Hydra takes choice(…) for several trainings, one for each value",
+            "start one container for each value; if it is one text, write \"a='choice(x,y)'\"",
+        ),
+        ("=3", "no key before the `=`", "write key=value, as in trainer.total_epochs=1"),
+        ("+=3", "no key before the `=`", "write key=value, as in trainer.total_epochs=1"),
+        (
+            "foo bar=3",
+            "a key has no spaces in it or around it",
+            "write key=value, as in trainer.total_epochs=1",
+        ),
+        ("trainer.nnodes = 2", "a key has no spaces in it or around it", "write trainer.nnodes=2"),
         (
             "data.train_files=/data/数.parquet",
             "Hydra cannot read it: token recognition error at: '数'",
-            "if the value is one text, quote it for the shell and for Hydra: \"data.train_files='/data/数.parquet'\"",
+            "if the value is one text, write \"data.train_files='/data/数.parquet'\"",
         ),
         (
             "a=b=c",
             "Hydra cannot read it: mismatched input '=' expecting <EOF>",
-            "if the value is one text, quote it for the shell and for Hydra: \"a='b=c'\"",
+            "if the value is one text, write \"a='b=c'\"",
         ),
     ],
 )

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bake.entrypoint.launch import masked
 from bake.entrypoint.launch.composed import plain
+from bake.entrypoint.launch.given import leaves
 from bake.entrypoint.launch.names import GUIDES
 from bake.errors import LaunchError
 from tests.entrypoint.launch.stage import VARIABLES
@@ -75,7 +77,7 @@ def test_a_training_s_defaults_by_release(release: Release) -> None:
     assert settings.get("actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu") == 8
     assert settings.get(f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu") == 8
     assert settings.get("critic.ppo_micro_batch_size_per_gpu") == 8
-    assert settings.get("trainer.default_local_dir").startswith("/outputs/verl_examples/gsm8k")
+    assert settings.get("trainer.default_local_dir").startswith("/outputs/actor-v1/verl_examples/gsm8k")
 
 
 def test_flash_attention_is_replaced_where_the_release_lets_one(release: Release) -> None:
@@ -115,9 +117,9 @@ def test_each_guide_s_name_is_refused_with_keys_that_the_release_has(release: Re
 
     told = refused(stage, *(f"{name}=3" for name in GUIDES))
 
-    todos = [todo for _, todo in told.values()]
+    todos = [todo.partition("; a secret")[0] for _, todo in told.values()]
     written = [word for todo in todos if todo != "leave it out" for word in todo.removeprefix("write ").split(" ")]
-    assert list(told) == [f"{name}=3" for name in GUIDES]
+    assert list(told) == [masked(f"{name}=3") for name in GUIDES]
     assert stage.plan(*written).command[-len(written) :] == tuple(written)
 
 
@@ -159,6 +161,37 @@ def test_each_key_that_was_removed_is_to_be_left_out(release: Release) -> None:
     assert {todo for why, todo in told.values() if "removed it" in why} == (
         {"leave it out"} if release.since(0, 8) else set()
     )
+
+
+def test_a_key_that_is_another_s_in_part_is_told_by_verl_s_own(release: Release) -> None:
+    told = refused(release.bake().having("vllm"), "trainer.epochs=2", "trainer.save_steps=2", "trainer.n_gpu=2")
+
+    assert [todo.partition(" or ")[0].rstrip("?") for _, todo in told.values()] == [
+        "did you mean trainer.total_epochs=2",
+        "did you mean trainer.save_freq=2",
+        "did you mean trainer.n_gpus_per_node=2",
+    ]
+
+
+def test_the_critic_is_not_taken_away_from_any_release(release: Release) -> None:
+    told = refused(release.bake().having("vllm"), "~critic")
+
+    assert told["~critic"][0] == "verl reads critic.* in every training, whether it has a critic or not"
+
+
+def test_nothing_of_verl_s_own_leads_nowhere(release: Release) -> None:
+    composed = release.bake().having("vllm").plan().composed
+
+    assert [key for key, _ in leaves(plain(composed.config)) if composed.lost(key)] == []
+
+
+def test_hydra_s_search_path_is_taken(release: Release) -> None:
+    path = f"file://{release.folder}/verl"
+
+    launch = release.bake().having("vllm").plan(f"hydra.searchpath=[{path}]", "hydra.run.dir=/outputs/run")
+
+    hydra = launch.composed.config.hydra
+    assert (hydra.searchpath, hydra.run.dir) == ([path], "/outputs/run")
 
 
 def test_an_argument_of_the_rollout_engine_takes_a_plus(release: Release) -> None:

@@ -28,9 +28,16 @@ def test_a_small_model_is_cut_as_verl_does_where_gpus_and_heads_allow_it(gpus: i
     assert tensor_parallel(shape(), gpus=gpus, usual=2) == size
 
 
-@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(14, 2, 2), (15, 5, 1), (None, None, 1), (9, 3, 3)])
+@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(14, 2, 2), (15, 5, 1), (9, 3, 3)])
 def test_heads_are_cut_evenly(heads: int | None, kv_heads: int | None, size: int) -> None:
     assert tensor_parallel(shape(heads=heads, kv_heads=kv_heads), gpus=6, usual=2) == size
+
+
+@pytest.mark.parametrize(("gpus", "usual", "size"), [(1, 2, 1), (3, 2, 1), (6, 2, 2), (6, 4, 3), (8, 2, 2), (8, 1, 1)])
+def test_where_heads_are_not_known_verl_s_own_size_stands_or_the_largest_divisor_below(
+    gpus: int, usual: int, size: int
+) -> None:
+    assert tensor_parallel(shape(heads=None, kv_heads=None), gpus=gpus, usual=usual) == size
 
 
 def test_heads_of_keys_and_values_may_be_repeated() -> None:
