@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bake.entrypoint.data.columns import columns_of, unknown_fields
 from bake.entrypoint.data.context import context_findings
 from bake.entrypoint.data.counts import train_findings, val_findings
-from bake.entrypoint.data.dataset import custom_dataset
+from bake.entrypoint.data.dataset import custom_dataset, unmapped
 from bake.entrypoint.data.flaws import findings_of
 from bake.entrypoint.data.lengths import (
     Measured,
@@ -24,7 +24,7 @@ from bake.entrypoint.data.lengths import (
     no_template,
     not_counted,
 )
-from bake.entrypoint.data.listing import list_files, remote_findings
+from bake.entrypoint.data.listing import list_files, listing_findings
 from bake.entrypoint.data.looking import look
 from bake.entrypoint.data.rewards import function_findings, scoring_of
 from bake.entrypoint.data.rewriting import rewrite
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bake.entrypoint.data.columns import Columns
     from bake.entrypoint.data.listing import Listing
     from bake.entrypoint.data.looking import Looked
+    from bake.entrypoint.data.table import Table
     from bake.entrypoint.override import Override
     from bake.entrypoint.preflight.situation import Situation
 
@@ -63,12 +64,21 @@ class Prepared:
     notes: tuple[str, ...]
 
 
-def prepare(situation: Situation, *, columns: Mapping[str, str], scratch: Path, skip: Collection[str] = ()) -> Prepared:
+def prepare(
+    situation: Situation,
+    *,
+    columns: Mapping[str, str],
+    scratch: Path | None,
+    skip: Collection[str] = (),
+    write: bool = True,
+) -> Prepared:
     """Check the data, and make of it what this verl takes.
 
     `columns` is --map: verl's field (prompt, ground_truth, data_source) to the file's column; data_source may also be
-    the value that all rows get. `scratch` is a folder that files may be written to, created where it is not there.
-    `skip` are names of DATA_CHECKS. Nothing is written where an error is found.
+    the value that all rows get. `scratch` is a folder that files may be written to, created where it is not there;
+    None where there is none, which is an error only where a file must be written. `skip` are names of DATA_CHECKS:
+    with all of them skipped, files are still spelled out, mapped and converted. Nothing is written where an error is
+    found, nor without `write`: the overrides then name the files as they would be.
     """
     wanted = _Wanted(frozenset(skip))
     scoring = scoring_of(situation.settings, situation.release)
@@ -77,14 +87,22 @@ def prepare(situation: Situation, *, columns: Mapping[str, str], scratch: Path, 
     wanted.add(context_findings(situation))
     custom = custom_dataset(situation.settings)
     if custom is not None:
-        wanted.add([custom.finding] if custom.finding else [])
-        note = f"data: {custom.path} reads the data files; what they hold was not checked"
+        wanted.add([*([custom.finding] if custom.finding else []), *unmapped(columns, custom)])
+        undone = "; --map is left undone" if columns else ""
+        note = f"data: {custom.path} reads the data files; what they hold was not checked{undone}"
         return Prepared(findings=wanted.told(), overrides=(), notes=(note,))
     if find_spec("pyarrow") is None:
         wanted.add([_no_pyarrow()])
         return Prepared(findings=wanted.told(), overrides=(), notes=())
     reading = columns_of(situation.settings, columns, release=situation.release, sources=scoring.sources)
-    return _prepare_files(situation, reading, wanted, scored=scoring.reads, scratch=scratch)
+    splits = list_files("train", situation.settings), list_files("val", situation.settings)
+    tables, notes = _check_files(splits, situation, reading, wanted, scored=scoring.reads)
+    if wanted.fails:
+        return Prepared(findings=wanted.told(), overrides=(), notes=notes)
+    done = rewrite(splits, tables, reading, situation=situation, scratch=scratch, write=write)
+    wanted.add(finding for finding in done.findings if finding.severity == "warning")
+    failed = tuple(finding for finding in done.findings if finding.severity == "error")  # verl would fail: not skipped
+    return Prepared(findings=(*wanted.told(), *failed), overrides=done.overrides, notes=(*notes, *done.notes))
 
 
 def _no_pyarrow() -> Finding:
@@ -116,28 +134,24 @@ class _Wanted:
         return any(finding.severity == "error" for finding in self.found)
 
 
-def _prepare_files(situation: Situation, columns: Columns, wanted: _Wanted, *, scored: bool, scratch: Path) -> Prepared:
-    train, val = list_files("train", situation.settings), list_files("val", situation.settings)
-    filtering = _filters(situation)
-    splits = _look(train, val, columns, scored=scored, filtering=filtering)
-    for listing, seen in splits:
-        wanted.add((*listing.findings, *remote_findings(listing), *seen.findings))
+def _check_files(
+    listings: tuple[Listing, Listing], situation: Situation, columns: Columns, wanted: _Wanted, *, scored: bool
+) -> tuple[Mapping[str, Table], tuple[str, ...]]:
+    """The tables of the files that opened, and the notes."""
+    train, val = listings
+    splits = _look(train, val, columns, scored=scored, filtering=_filters(situation))
+    wanted.add(listing_findings(train, val))
+    for _, seen in splits:
+        wanted.add(seen.findings)
     measured = _measure(splits, situation, columns, wanted)
     for (listing, seen), prompts in zip(splits, measured, strict=True):
         wanted.add(length_findings(prompts, situation, key=listing.key))
         if _is_complete(listing, seen):
             kept = kept_share(prompts, situation)
             wanted.add(train_findings(seen.rows, situation, kept=kept) if listing is train else val_findings(seen.rows))
-    notes = [
-        note
-        for (listing, seen), prompts in zip(splits, measured, strict=True)
-        for note in _notes(listing, seen, prompts)
-    ]
-    if wanted.fails:
-        return Prepared(findings=wanted.told(), overrides=(), notes=tuple(notes))
-    tables = {path: table for _, seen in splits for path, table in seen.tables.items()}
-    done = rewrite((train, val), tables, columns, situation=situation, scratch=scratch)
-    return Prepared(findings=(*wanted.told(), *done.findings), overrides=done.overrides, notes=(*notes, *done.notes))
+    told = zip(splits, measured, strict=True)
+    notes = tuple(note for (listing, seen), prompts in told for note in _notes(listing, seen, prompts))
+    return {path: table for _, seen in splits for path, table in seen.tables.items()}, notes
 
 
 def _look(

@@ -7,6 +7,7 @@ of every row in a file that has no such column, as in `--map data_source=openai/
 from __future__ import annotations
 
 import difflib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +102,22 @@ def unknown_fields(mapped: Mapping[str, str]) -> tuple[Finding, ...]:
 
 
 def messages(value: object) -> object:
-    """A mapped prompt: a plain string becomes one message of the user's."""
-    return [{"role": "user", "content": value}] if isinstance(value, str) else value
+    """A mapped prompt: the JSON text of messages becomes these, any other string one message of the user's."""
+    if not isinstance(value, str):
+        return value
+    return parsed(value) or [{"role": "user", "content": value}]
+
+
+def parsed(text: str) -> list[dict[str, Any]] | None:
+    """The messages that a text is the JSON of; None where it is anything else."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    alike = isinstance(found, list) and all(isinstance(item, dict) and item.keys() & {"role", "from"} for item in found)
+    return found if alike and found else None
 
 
 def near_names(wanted: str, names: Iterable[str]) -> str:

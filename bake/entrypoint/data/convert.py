@@ -6,55 +6,36 @@ Written beside and renamed: what bears the final name is whole. No column is los
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bake.entrypoint.data.columns import REWARD, messages
+from bake.entrypoint.data.lines import JsonTable
+from bake.entrypoint.data.scratch import ScratchError, beside
 from bake.entrypoint.data.table import UnreadableError, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from bake.entrypoint.data.columns import Columns
     from bake.entrypoint.data.table import Table
 
 
-class ScratchError(OSError):
-    """The scratch folder cannot take the file. The message says what was needed and what is there."""
+def convert(table: Table, *, columns: Columns, target: Path) -> None:
+    """Write `table` to `target`. Raises ScratchError, or UnreadableError where no check looked.
 
-
-def convert(source: str, table: Table, *, columns: Columns, target: Path) -> None:
-    """Write `table`, which `source` holds, to `target`. Raises ScratchError, or UnreadableError where no check looked.
-
-    Nothing is left behind where it fails. A table in parquet is seldom larger than in another format, so that as
-    many bytes as the source has must be free.
+    Nothing is left behind where it fails.
     """
-    beside = target.with_name(f".{target.name}.part")
+    part = beside(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _require_room(target.parent, Path(source).stat().st_size)
-        with _removed_on_failure(beside):
-            _write(table, columns, beside)
-            beside.replace(target)
+        with _removed_on_failure(part):
+            _write(table, columns, part)
+            part.replace(target)
     except UnreadableError:
         raise
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error.strerror or str(error)
-        raise ScratchError(reason) from error
-
-
-def target_name(split: str, number: int, source: str) -> str:
-    """`train-0-name.parquet`, in plain letters, whatever the source is called."""
-    return f"{split}-{number}-{re.sub(r'[^A-Za-z0-9._-]', '_', Path(source).stem)}.parquet"
-
-
-def _require_room(folder: Path, size: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < size:
-        raise ScratchError(None, f"{size:,} bytes are needed and {free:,} are free")
+        raise ScratchError.of(error) from error
 
 
 @contextlib.contextmanager
@@ -72,7 +53,7 @@ def _write(table: Table, columns: Columns, path: Path) -> None:
 
     writer: Any = None
     try:
-        for batch in table.batches():
+        for batch in _readied(table, columns).batches():
             done = apply(batch, columns)
             writer = writer or pyarrow.parquet.ParquetWriter(str(path), done.schema, compression="zstd")
             writer.write_batch(done)
@@ -81,6 +62,14 @@ def _write(table: Table, columns: Columns, path: Path) -> None:
     finally:
         if writer is not None:
             writer.close()
+    if writer is None:
+        raise UnreadableError("holds no row")
+
+
+def _readied(table: Table, columns: Columns) -> Table:
+    """Rows of JSON may have a mapped answer as a number here and as text there: all are compared as text."""
+    truth = columns.mapped.get("ground_truth")
+    return table.spoken(truth) if isinstance(table, JsonTable) and truth and columns.sources else table
 
 
 def apply(batch: Any, columns: Columns) -> Any:
@@ -127,4 +116,15 @@ def _messages(column: Any) -> Any:
     if str(kind) not in ("string", "large_string", "string_view"):
         return column
     message = pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.string())])
-    return pyarrow.array([messages(value) for value in column.to_pylist()], pyarrow.list_(message))
+    values = [messages(value) for value in column.to_pylist()]
+    _require_plain(values)
+    return pyarrow.array(values, pyarrow.list_(message))
+
+
+def _require_plain(prompts: Sequence[Any]) -> None:
+    """Only of such messages is it known which type all rows have; what else a message holds would be lost."""
+    for message in (message for prompt in prompts for message in prompt or ()):
+        others = sorted(message.keys() - {"role", "content"})
+        if others or not isinstance(message.get("content"), str):
+            held = ", ".join(others) or "a content that is no text"
+            raise UnreadableError(f"has JSON text of messages that hold {held}: write that column as a list of objects")

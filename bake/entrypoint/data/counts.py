@@ -21,14 +21,26 @@ def train_findings(rows: int, situation: Situation, *, kept: float) -> Iterator[
         return
     settings = situation.settings
     most = settings.number("data.train_max_samples")
-    rows = min(rows, int(most)) if most is not None and most > 0 else rows
+    taken = min(rows, int(most)) if most is not None and most > 0 else rows
+    held = f"data.train_files holds {rows:,} rows"
+    held += f", of which data.train_max_samples={taken:,} takes {taken:,}" if taken < rows else ""
     for key in _batch_keys(situation):
         batch = settings.number(key)
-        if batch is not None and rows < batch:
-            yield _too_few(f"{rows:,} rows", f"{key}={batch:g}", situation, severe=True)
-        elif batch is not None and 0 < rows * kept < batch:
-            left = f"{rows:,} rows, of which data.filter_overlong_prompts leaves about {int(rows * kept):,}"
-            yield _too_few(left, f"{key}={batch:g}", situation, severe=False)
+        if batch is None:
+            continue
+        more = _more(rows, taken, batch)
+        if taken < batch:
+            yield _too_few(held, f"{key}={batch:g}", situation, severe=True, more=more)
+        elif 0 < taken * kept < batch:
+            word = "of these" if taken < rows else "of which"
+            left = f"{held}, {word} data.filter_overlong_prompts leaves about {int(taken * kept):,}"
+            yield _too_few(left, f"{key}={batch:g}", situation, severe=False, more=more)
+
+
+def _more(rows: int, taken: int, batch: float) -> str:
+    if taken == rows:
+        return "give more data"
+    return "raise data.train_max_samples" if rows >= batch else "give more data and raise data.train_max_samples"
 
 
 def val_findings(rows: int) -> Iterator[Finding]:
@@ -59,13 +71,13 @@ def _empty(key: str) -> Finding:
     )
 
 
-def _too_few(rows: str, batch: str, situation: Situation, *, severe: bool) -> Finding:
+def _too_few(held: str, batch: str, situation: Situation, *, severe: bool, more: str) -> Finding:
     new = situation.release is None or situation.release >= (0, 9)
     error = "ZeroDivisionError after all workers are built" if new else "AssertionError: Train dataloader is empty!"
     return Finding(
         check=_CHECK,
         severity="error" if severe else "warning",
-        what=f"data.train_files holds {rows}, and {batch}",
+        what=f"{held}, and {batch}",
         why=f"verl drops a batch that is not full: without a full one it ends with {error}",
-        todo="lower data.train_batch_size (and actor_rollout_ref.actor.ppo_mini_batch_size with it), or give more data",
+        todo=f"lower data.train_batch_size (and actor_rollout_ref.actor.ppo_mini_batch_size with it), or {more}",
     )

@@ -9,6 +9,8 @@ from bake.entrypoint.data import module
 from bake.entrypoint.finding import Finding
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bake.entrypoint.settings import Settings
 
 
@@ -34,6 +36,22 @@ def custom_dataset(settings: Settings) -> CustomDataset | None:
     except module.ModuleError as fault:
         return CustomDataset(path=path, finding=_wrong(f"data.custom_cls.path={path} {fault}"))
     return CustomDataset(path=path)
+
+
+def unmapped(columns: Mapping[str, str], custom: CustomDataset) -> tuple[Finding, ...]:
+    """--map is for the columns that verl's own dataset reads."""
+    if not columns:
+        return ()
+    given = " ".join(f"--map {field}={column}" for field, column in columns.items())
+    return (
+        Finding(
+            check="data-columns",
+            severity="error",
+            what=f"{given} is given, and data.custom_cls.path={custom.path} reads the files",
+            why="which columns your own class reads, it alone knows: --map would do nothing",
+            todo="leave --map out and read these columns in the class, or leave data.custom_cls out",
+        ),
+    )
 
 
 def _wrong(what: str) -> Finding:

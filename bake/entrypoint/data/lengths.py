@@ -24,6 +24,8 @@ _CHECK = "data-lengths"
 _COUNTED = 2_000_000
 """Characters of a split that are counted at most: a second or so. What lies beyond is more than prompts are long."""
 
+_FILTER = "; data.filter_overlong_prompts=True drops what is longer before the training"
+
 REFUSED = Kind(
     check="data-template",
     severity="error",
@@ -111,6 +113,7 @@ def length_findings(measured: Measured, situation: Situation, *, key: str) -> It
     if not over:
         return
     share = f"{len(over):,} of the {len(measured.lengths):,} prompts counted"
+    filtering = situation.settings.flag("data.filter_overlong_prompts")
     fate, severe = _fate(situation, everything=len(over) == len(measured.lengths))
     yield Finding(
         check=_CHECK,
@@ -118,8 +121,7 @@ def length_findings(measured: Measured, situation: Situation, *, key: str) -> It
         what=f"{key}: {share} have more than data.max_prompt_length={limit:g} tokens; "
         f"the longest has {longest:,} ({where})",
         why=fate,
-        todo=f"data.max_prompt_length={longest} takes the longest of these; data.filter_overlong_prompts=True drops "
-        "what is longer before the training",
+        todo=f"data.max_prompt_length={longest} takes the longest of these{'' if filtering else _FILTER}",
     )
 
 

@@ -6,11 +6,12 @@ Lines are counted all and parsed few; an array is parsed whole, as nothing less 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bake.entrypoint.data.scores import as_compared
 from bake.entrypoint.data.table import Row, UnreadableError, one_line, reading
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ _BATCH = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonTable:
-    """`array` holds the rows of a file that is one array."""
+    """`array` holds the rows of a file that is one array, `text` is a column whose numbers are read as text."""
 
     path: str
     rows: int
     looked_at: tuple[Row, ...] = field(repr=False)
     array: Sequence[Mapping[str, Any]] | None = field(default=None, repr=False)
+    text: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,6 +47,10 @@ class JsonTable:
         chosen = islice(self.looked_at, 0, None, step)
         return [Row(row.place, {name: row.values.get(name) for name in known}) for row in chosen]
 
+    def spoken(self, column: str) -> JsonTable:
+        """The same rows, in whose `column` numbers are written out."""
+        return replace(self, text=column)
+
     def batches(self) -> Iterator[Any]:
         """Two passes: what one line lacks or leaves null, another may give a type to."""
         import pyarrow
@@ -52,30 +58,62 @@ class JsonTable:
         schema = self._schema()
         with reading():
             for rows in self._chunks():
-                yield pyarrow.RecordBatch.from_pylist(rows, schema=schema)
+                yield pyarrow.RecordBatch.from_pylist([row.values for row in rows], schema=schema)
 
     def _schema(self) -> Any:
         import pyarrow
 
-        schema = pyarrow.schema([])
+        kinds: dict[str, Any] = {}
         with reading():
             for rows in self._chunks():
-                schema = pyarrow.unify_schemas([schema, _schema_of(rows)], promote_options="permissive")
-        return schema
+                for name in dict.fromkeys(name for row in rows for name in row.values):
+                    values = [row.values.get(name) for row in rows]
+                    try:
+                        kinds[name] = _joined(kinds.get(name, pyarrow.null()), pyarrow.array(values).type)
+                    except pyarrow.ArrowException as error:
+                        raise UnreadableError(self._clash(name, rows, error)) from error
+        return pyarrow.schema(list(kinds.items()))
 
-    def _chunks(self) -> Iterator[list[Mapping[str, Any]]]:
-        rows = iter(self.array) if self.array is not None else (row.values for row in _lines(self.path))
-        while chunk := list(islice(rows, _BATCH)):
+    def _clash(self, name: str, rows: Sequence[Row], error: Exception) -> str:
+        """Where a column first holds a value of another type than before; else whereabouts it fails, and how."""
+        first: Row | None = None
+        for row in (row for chunk in self._chunks() for row in chunk if row.values.get(name) is not None):
+            first = first or row
+            kinds = [_kind(each.values[name], spoken=name == self.text) for each in (first, row)]
+            if kinds[0] != kinds[1]:
+                told = [f"{kind} in {each.place}" for kind, each in zip(kinds, (first, row), strict=True)]
+                return f"cannot be made a table: {name!r} is {told[0]} and {told[1]}"
+        return f"cannot be made a table: {name!r} between {rows[0].place} and {rows[-1].place}: {one_line(error)}"
+
+    def _chunks(self) -> Iterator[list[Row]]:
+        array = (Row(f"item {index}", values) for index, values in enumerate(self.array or ()))
+        rows = array if self.array is not None else _lines(self.path)
+        said = (_said(row, self.text) for row in rows) if self.text else rows
+        while chunk := list(islice(said, _BATCH)):
             yield chunk
 
 
-def _schema_of(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """from_pylist takes its columns from the first row alone, so that the names of all rows are said."""
+def _said(row: Row, column: str) -> Row:
+    value = row.values.get(column)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return Row(row.place, {**row.values, column: as_compared(value, None)}) if number else row
+
+
+def _joined(one: Any, other: Any) -> Any:
     import pyarrow
 
-    names = dict.fromkeys(name for row in rows for name in row)
-    arrays = [pyarrow.array([row.get(name) for row in rows]) for name in names]
-    return pyarrow.schema([(name, array.type) for name, array in zip(names, arrays, strict=True)])
+    schemas = [pyarrow.schema([("x", kind)]) for kind in (one, other)]
+    return pyarrow.unify_schemas(schemas, promote_options="permissive").field("x").type
+
+
+def _kind(value: object, *, spoken: bool) -> str:
+    """What JSON calls it; where numbers are `spoken`, a text may have been one."""
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, (int, float)):
+        return "a number"
+    text = "a number or text" if spoken else "a text"
+    return text if isinstance(value, str) else "a list" if isinstance(value, list) else "an object"
 
 
 def open_json(path: str) -> JsonTable:

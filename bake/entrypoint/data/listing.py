@@ -9,10 +9,11 @@ import difflib
 import glob
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from bake.entrypoint.data.access import closed, locked_folder
 from bake.entrypoint.data.formats import SUFFIXES
 from bake.entrypoint.finding import Finding
 
@@ -62,13 +63,37 @@ def list_files(split: Split, settings: Settings) -> Listing:
     given = [text for text in settings.texts(key) if text]
     if not given:
         return Listing(split=split, key=key, named=(), findings=(_not_given(key),))
-    answers = [_resolve(text, split=split, key=key, asked=key in settings.given) for text in given]
+    asked = _is_asked(settings, key)
+    answers = [_readable(_resolve(text, split=split, key=key, asked=asked), key=key) for text in given]
     return Listing(
         split=split,
         key=key,
         named=tuple(answer for answer in answers if isinstance(answer, Named)),
         findings=tuple(answer for answer in answers if isinstance(answer, Finding)),
     )
+
+
+def _is_asked(settings: Settings, key: str) -> bool:
+    """val_files that were not given are made the files given for the training, by the entrypoint."""
+    same = settings.texts(key) == settings.texts("data.train_files") and "data.train_files" in settings.given
+    return same or key in settings.given
+
+
+def listing_findings(train: Listing, val: Listing) -> tuple[Finding, ...]:
+    """Both splits', without what val_files only says again of files that train_files names too."""
+    first, second = ((*listing.findings, *remote_findings(listing)) for listing in (train, val))
+    told = [
+        replace(finding, what=finding.what.replace(train.key, val.key), todo=finding.todo.replace(train.key, val.key))
+        for finding in first
+    ]
+    return (*first, *(finding for finding in second if finding not in told))
+
+
+def _readable(answer: Named | Finding, *, key: str) -> Named | Finding:
+    """The answer, or the files of it that this user may not read."""
+    files = answer.files if isinstance(answer, Named) else ()
+    locked = [file for file in files if not os.access(file, os.R_OK, effective_ids=True)]
+    return closed(key, _few(locked), locked[0]) if locked else answer
 
 
 def _resolve(given: str, *, split: Split, key: str, asked: bool) -> Named | Finding:
@@ -80,6 +105,8 @@ def _resolve(given: str, *, split: Split, key: str, asked: bool) -> Named | Find
         if "[" in path or "::" in path:
             return _pattern(given, key)
         return Named(given=given, files=(path,), direct=path == text)
+    if locked := locked_folder(path):
+        return closed(key, given, locked)
     if os.path.isdir(path):  # noqa: PTH112 - as above
         return _folder(given, path, split=split, key=key)
     if glob.has_magic(path) and "\0" not in path and (found := _globbed(path)):
@@ -95,6 +122,9 @@ def _globbed(pattern: str) -> tuple[str, ...]:
 def _folder(given: str, folder: str, *, split: Split, key: str) -> Named | Finding:
     """A folder's data files of one format. Where names tell splits apart, those of this split alone."""
     names = _listed(folder)
+    split_folders = [f"{folder}/{name}" for name in names if _words(name) & _WORDS[split]]
+    if locked := next(filter(None, map(locked_folder, split_folders)), None):
+        return closed(key, given, locked)
     inner = [f"{name}/{child}" for name in names if _words(name) & _WORDS[split] for child in _listed(folder, name)]
     found = _data_files(folder, names) or _data_files(folder, inner)
     ours = [name for name in found if _words(name) & _WORDS[split]]
@@ -177,7 +207,7 @@ def _nothing_in(given: str, names: list[str], *, split: Split, key: str) -> Find
 
 def _missing(given: str, path: str, *, key: str, asked: bool) -> Finding:
     where = "" if path == given else f" (that is, {path})"
-    default = "" if asked else ", which is verl's default, as the setting was not given"
+    default = "" if asked else ", which is the default, as the setting was not given"
     nearest = _nearest(path)
     return Finding(
         check=_CHECK,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bake.entrypoint.data.columns import parsed
 from bake.entrypoint.data.flaws import Flaw, Kind, shown
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ def string(column: str) -> Kind:
     return _kind("is a string, not a list of messages", f"--map prompt={column} makes it one message of the user's")
 
 
+def json_text(column: str) -> Kind:
+    todo = f"--map prompt={column} reads the messages from it"
+    return _kind("is the JSON text of a list of messages, not the list", todo)
+
+
 def check_prompt(value: object, *, column: str, place: str) -> Iterator[Flaw]:
     """At most one error a row: what comes first explains the rest."""
     kind, found = _first(value, column)
@@ -78,7 +84,7 @@ def _first(value: object, column: str) -> tuple[Kind | None, str]:
     if value is None:
         return NULL, ""
     if isinstance(value, str):
-        return string(column), shown(value)
+        return (json_text if parsed(value) else string)(column), shown(value)
     if not isinstance(value, list):
         return OTHER, shown(value)
     if not value:

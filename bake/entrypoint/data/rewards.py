@@ -29,6 +29,8 @@ _MANAGERS = _KEYWORDS | {"batch", "prime", "gdpo", "remote", "rate_limited"}
 
 _LATE = "every answer's reward would fail in a worker, after the models are loaded and the first answers written"
 
+_TARGET = 'write reward_model={"style": "rule", "ground_truth": {"target": ["…"]}}, with every answer that counts'
+
 NO_SOURCE = Kind(
     check=_CHECK,
     severity="error",
@@ -157,18 +159,21 @@ def check_source(value: object, columns: Columns, *, place: str) -> Iterator[Fla
 
 def _unknown(value: str, sources: tuple[Source, ...]) -> Kind:
     meant = near(value, sources)
-    spell = f"write {meant} if that is meant, " if meant else ""
+    spell = f"write {meant} if that is meant, or give" if meant else "give"
     return Kind(
         check=_CHECK,
         severity="error",
         text=f"is {shown(value)}, which this verl has no reward for",
         why=f"verl raises NotImplementedError for it: {_LATE}",
-        todo=f"{spell}or give a function of your own: reward.custom_reward_function.path=/data/reward.py "
+        todo=f"{spell} a function of your own: reward.custom_reward_function.path=/data/reward.py "
         "(custom_reward_function.path before verl 0.7)",
     )
 
 
 def _never(source: Source, reason: str) -> Kind:
+    if source.truth == "target":
+        why = f"verl's reward of {source.name} reads it there: {_LATE}"
+        return Kind(check=_CHECK, severity="error", text=reason, why=why, todo=_TARGET)
     return Kind(
         check=_CHECK,
         severity="error",

@@ -112,17 +112,19 @@ def recorded(folder: Path) -> RecordedModel:
 def prepared(
     train: object,
     *,
-    scratch: Path,
+    scratch: Path | None,
     columns: Mapping[str, str] | None = None,
     data: Mapping[str, Any] | None = None,
     skip: Sequence[str] = (),
     model: Path | None = None,
+    write: bool = True,
     **other: Any,
 ) -> Prepared:
     """`prepare` on files that serve for training and validation. Without a model, no prompt is rendered."""
     files = {"train_files": train, "val_files": train, **(data or {})}
     left_out = {*skip, *(() if model else ("data-template", "data-lengths"))}
-    return prepare(situation(files, model=model, **other), columns=columns or {}, scratch=scratch, skip=left_out)
+    found = situation(files, model=model, **other)
+    return prepare(found, columns=columns or {}, scratch=scratch, skip=left_out, write=write)
 
 
 def whats(found: Prepared) -> list[str]:

@@ -59,9 +59,28 @@ def test_data_train_max_samples_lowers_the_rows(tmp_path: Path) -> None:
     ]
 
     assert [whats(answer) for answer in found] == [
-        ["data.train_files holds 3 rows, and data.train_batch_size=4"],
+        ["data.train_files holds 9 rows, of which data.train_max_samples=3 takes 3, and data.train_batch_size=4"],
         [],
     ]
+
+
+LOWER = "lower data.train_batch_size (and actor_rollout_ref.actor.ppo_mini_batch_size with it), or "
+
+
+@pytest.mark.parametrize(
+    ("count", "todo"),
+    [
+        (64, LOWER + "raise data.train_max_samples"),
+        (6, LOWER + "give more data and raise data.train_max_samples"),
+        (4, LOWER + "give more data"),
+    ],
+)
+def test_the_advice_goes_by_what_makes_the_rows_few(tmp_path: Path, count: int, todo: str) -> None:
+    file = write_parquet(tmp_path / "x.parquet", rows(count))
+
+    [finding] = prepared(file, scratch=tmp_path, data={"train_batch_size": 8, "train_max_samples": 4}).findings
+
+    assert finding.todo == todo
 
 
 @pytest.mark.parametrize(
@@ -121,4 +140,4 @@ def test_nothing_is_said_of_rows_where_a_file_is_elsewhere_or_missing(tmp_path: 
 
     found = prepared([file, "hdfs://x/y.parquet"], scratch=tmp_path, data={"train_batch_size": 9})
 
-    assert [finding.check for finding in found.findings] == ["data-files", "data-files"]
+    assert [finding.check for finding in found.findings] == ["data-files"]

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bake.entrypoint.data.formats import is_taken, open_table
+from bake.entrypoint.data.lines import open_json
 from bake.entrypoint.data.table import Row, UnreadableError
 from tests.entrypoint.data.samples import row, rows, write_jsonl, write_parquet
 
@@ -154,10 +155,30 @@ def test_json_rows_may_differ_in_their_keys(tmp_path: Path) -> None:
     ]
 
 
-def test_json_rows_of_two_types_are_told_when_they_are_written(tmp_path: Path) -> None:
-    table = open_table(write_jsonl(tmp_path / "x.jsonl", [{"a": 1}, {"a": "x"}]))
+@pytest.mark.parametrize("between", [0, 3000])
+def test_json_rows_of_two_types_are_told_by_column_and_line(tmp_path: Path, between: int) -> None:
+    content = [{"a": None}, *[{"a": 1}] * (between + 1), {"a": "x"}]
+    table = open_table(write_jsonl(tmp_path / "x.jsonl", content))
 
-    with pytest.raises(UnreadableError, match=r"^cannot be read: Could not convert 'x' with type str"):
+    with pytest.raises(
+        UnreadableError, match=rf"^cannot be made a table: 'a' is a number in line 2 and a text in line {between + 3}$"
+    ):
+        list(table.batches())
+
+
+def test_an_answer_that_cannot_become_text_is_told_by_column_and_line(tmp_path: Path) -> None:
+    table = open_json(write_jsonl(tmp_path / "x.jsonl", [{"a": 1}, {"a": "x"}, {"a": [3]}])).spoken("a")
+
+    with pytest.raises(
+        UnreadableError, match=r"^cannot be made a table: 'a' is a number or text in line 1 and a list in line 3$"
+    ):
+        list(table.batches())
+
+
+def test_json_rows_of_two_types_within_a_value_are_told_by_column_and_lines(tmp_path: Path) -> None:
+    table = open_table(write_jsonl(tmp_path / "x.jsonl", [{"a": [1]}, {"a": ["x"]}]))
+
+    with pytest.raises(UnreadableError, match=r"^cannot be made a table: 'a' between line 1 and line 2: Could not"):
         list(table.batches())
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -106,6 +107,12 @@ def test_what_becomes_of_long_prompts_goes_by_the_release(
     [finding, *_] = found(tmp_path, prompts, release=release, data=limited(**data)).findings
 
     assert (finding.check, finding.severity, finding.why) == ("data-lengths", severity, why)
+
+
+def test_a_filter_that_is_on_is_not_advised(tmp_path: Path) -> None:
+    [finding, *_] = found(tmp_path, [SHORT, LONG], data=limited(filter_overlong_prompts=True)).findings
+
+    assert re.sub(r"=\d+", "=N", finding.todo) == "data.max_prompt_length=N takes the longest of these"
 
 
 def test_a_model_without_a_chat_template_is_refused(tmp_path: Path) -> None:

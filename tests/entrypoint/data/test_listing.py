@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bake.entrypoint.data.listing import Listing, Named, list_files, remote_findings
+from bake.entrypoint.data.listing import Listing, Named, list_files, listing_findings, remote_findings
 from bake.entrypoint.finding import Finding
 from bake.entrypoint.settings import Settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 
 def listed(files: object, *, split: Any = "train", given: bool = True) -> Listing:
@@ -135,14 +138,13 @@ def test_a_missing_folder_is_told_with_the_closest_one_there_is(tmp_path: Path) 
     ]
 
 
-def test_verl_s_own_default_that_is_not_there_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_that_is_not_there_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
     assert what("~/data/train.parquet", given=False) == [
         (
             f"data.train_files: no such file: ~/data/train.parquet (that is, {tmp_path}/data/train.parquet), which is "
-            f"verl's "
-            f"default, as the setting was not given; there is no {tmp_path}/data, and {tmp_path} holds nothing"
+            f"the default, as the setting was not given; there is no {tmp_path}/data, and {tmp_path} holds nothing"
         )
     ]
 
@@ -202,3 +204,75 @@ def test_a_name_that_is_no_text_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a\0b", "a\0*", "~nobody-such/x", "x" * 5000, "a/../*"])
 def test_an_odd_name_is_a_missing_file_and_no_exception(name: str) -> None:
     assert listed(name).files == ()
+
+
+def both(train: object, val: object, *given: str) -> list[str]:
+    settings = Settings({"data": {"train_files": train, "val_files": val}}, frozenset(given))
+    return [finding.what for finding in listing_findings(list_files("train", settings), list_files("val", settings))]
+
+
+def test_validation_files_that_follow_the_training_s_are_told_of_once_and_are_no_default(tmp_path: Path) -> None:
+    missing = f"{tmp_path}/x"
+
+    assert both([missing, "s3://b/c"], [missing, "s3://b/c"], "data.train_files") == [
+        f"data.train_files: no such file: {missing}; {tmp_path} holds nothing",
+        "data.train_files: s3://b/c is not on this machine",
+    ]
+
+
+def test_a_folder_that_holds_one_split_is_told_of_for_the_other(tmp_path: Path) -> None:
+    touch(tmp_path, "train.parquet")
+
+    assert both(str(tmp_path), str(tmp_path), "data.train_files") == [
+        f"data.val_files: the folder {tmp_path} holds train.parquet, and no file that is plainly validation data"
+    ]
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@pytest.fixture
+def others() -> Iterator[Path]:
+    """A folder of root's that uid 65534 may enter."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    touch(folder / "closed", "train.parquet")
+    (folder / "train.parquet").write_bytes(b"x")
+    (folder / "train.parquet").chmod(0o600)
+    (folder / "closed").chmod(0o700)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def as_nobody(others: Path) -> Iterator[Callable[[str], Any]]:
+    os.seteuid(65534)
+    yield lambda name: listed(f"{others}/{name}").findings
+    os.seteuid(0)
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["closed/train.parquet", "closed/*.parquet"])
+def test_a_file_in_a_folder_that_may_not_be_entered_is_not_called_missing(
+    as_nobody: Callable[[str], Any], others: Path, name: str
+) -> None:
+    assert as_nobody(name) == (
+        Finding(
+            check="data-files",
+            severity="error",
+            what=f"data.train_files: {others}/{name} cannot be read by uid 65534 ({others}/closed is closed to it)",
+            why="verl reads the data as this user, and would fail once Ray is up and the tokenizer is loaded",
+            todo="on the host: chmod -R a+rX on what is mounted there; or run the container as the owner: "
+            "docker run --user 0:0 (Kubernetes: securityContext.runAsUser)",
+        ),
+    )
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["closed", "train.parquet"])
+def test_a_folder_or_file_that_may_not_be_read_is_not_called_empty(
+    as_nobody: Callable[[str], Any], others: Path, name: str
+) -> None:
+    assert [finding.what for finding in as_nobody(name)] == [
+        f"data.train_files: {others}/{name} cannot be read by uid 65534"
+    ]

@@ -125,6 +125,25 @@ def test_a_dataset_class_must_be_there(tmp_path: Path, name: object, what: str) 
     )
 
 
+def test_map_and_a_dataset_class_exclude_each_other(tmp_path: Path) -> None:
+    script = tmp_path / "dataset.py"
+    script.write_text("class MyDataset: ...")
+
+    assert prepared("x", scratch=tmp_path, data=dataset(str(script)), columns={"prompt": "q"}) == Prepared(
+        findings=(
+            Finding(
+                check="data-columns",
+                severity="error",
+                what=f"--map prompt=q is given, and data.custom_cls.path={script} reads the files",
+                why="which columns your own class reads, it alone knows: --map would do nothing",
+                todo="leave --map out and read these columns in the class, or leave data.custom_cls out",
+            ),
+        ),
+        overrides=(),
+        notes=(f"data: {script} reads the data files; what they hold was not checked; --map is left undone",),
+    )
+
+
 @pytest.mark.slow
 def test_a_million_rows_take_under_a_second(tmp_path: Path) -> None:
     """Half a second on a machine with nothing else to do; the rest is room for one that is busy."""

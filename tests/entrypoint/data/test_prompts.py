@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,6 +39,13 @@ def test_messages_that_chat_templates_take_are_right(prompt: object) -> None:
     [
         (None, "is null", ""),
         ("What?", "is a string, not a list of messages", "'What?'"),
+        ("[1, 2]", "is a string, not a list of messages", "'[1, 2]'"),
+        ("[{oops", "is a string, not a list of messages", "'[{oops'"),
+        (
+            '[{"role": "user", "content": "x"}]',
+            "is the JSON text of a list of messages, not the list",
+            """'[{"role": "user", "content": "x"}]'""",
+        ),
         (7, "is no list of messages", "7"),
         ([], "is an empty list", ""),
         (["x"], "is no list of messages", "'x'"),
@@ -135,3 +143,11 @@ def test_a_check_that_is_skipped_says_nothing(tmp_path: Path) -> None:
     file = write_parquet(tmp_path / "x.parquet", rows(3, prompt="x"))
 
     assert prepared(file, scratch=tmp_path, skip=["data-prompts"]).findings == ()
+
+
+def test_json_text_of_messages_gets_the_map_that_reads_it(tmp_path: Path) -> None:
+    file = write_parquet(tmp_path / "x.parquet", rows(1, prompt=json.dumps([USER])))
+
+    assert [finding.todo for finding in prepared(file, scratch=tmp_path).findings] == [
+        "--map prompt=prompt reads the messages from it"
+    ]

@@ -181,6 +181,35 @@ def test_raw_gsm8k_answers_are_refused_with_the_way_out(tmp_path: Path) -> None:
     )
 
 
+def test_a_search_answer_without_a_target_gets_the_shape_that_verl_reads(tmp_path: Path) -> None:
+    content = rows(1, data_source="searchR1_nq", reward_model={"ground_truth": "Paris"})
+    file = write_parquet(tmp_path / "x.parquet", content)
+
+    assert prepared(file, scratch=tmp_path).findings == (
+        Finding(
+            check="data-rewards",
+            severity="error",
+            what="data.train_files: reward_model.ground_truth has no `target`, in the one row looked at: "
+            f"{file} row 0 ('Paris')",
+            why="verl's reward of searchR1_nq reads it there: every answer's reward would fail in a worker, after the "
+            "models are loaded and the first answers written",
+            todo='write reward_model={"style": "rule", "ground_truth": {"target": ["…"]}}, with every answer that '
+            "counts",
+        ),
+    )
+
+
+def test_an_unknown_source_that_is_near_none_gets_advice_that_reads_from_its_start(tmp_path: Path) -> None:
+    file = write_parquet(tmp_path / "x.parquet", rows(1, data_source="xyzzy"))
+
+    assert [finding.todo for finding in prepared(file, scratch=tmp_path).findings] == [
+        (
+            "give a function of your own: reward.custom_reward_function.path=/data/reward.py "
+            "(custom_reward_function.path before verl 0.7)"
+        )
+    ]
+
+
 def custom(path: Path, source: str, **other: Any) -> dict[str, Any]:
     path.write_text(source)
     return {"reward": {**own(str(path)), **other}}

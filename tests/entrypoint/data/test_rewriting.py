@@ -2,27 +2,17 @@ from __future__ import annotations
 
 import json
 import os
-import resource
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bake.entrypoint.data.columns import columns_of
-from bake.entrypoint.data.convert import ScratchError, convert
-from bake.entrypoint.data.formats import open_table
-from bake.entrypoint.data.scores import known
-from bake.entrypoint.finding import Finding
+from bake.entrypoint.data import DATA_CHECKS
 from bake.entrypoint.override import Override
-from bake.entrypoint.settings import Settings
 from tests.entrypoint.data.samples import prepared, row, rows, whats, write_jsonl, write_parquet
 from tests.entrypoint.data.test_formats import arrow_file, arrow_stream, jsonl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RAW = [
     {"question": "What is 6 * 12?", "answer": "6 * 12 = 72\n#### 72", "level": 1},
@@ -39,9 +29,10 @@ def written(overrides: tuple[Override, ...]) -> list[Any]:
 
 def test_mapped_columns_become_verl_s_and_the_others_stay(tmp_path: Path) -> None:
     file = write_parquet(tmp_path / "gsm8k.parquet", RAW)
-    target = tmp_path / "scratch" / "train-0-gsm8k.parquet"
 
     found = prepared(file, scratch=tmp_path / "scratch", columns=MAP)
+
+    [target] = (tmp_path / "scratch").iterdir()
 
     assert (found.findings, found.overrides, found.notes) == (
         (),
@@ -178,7 +169,8 @@ def test_of_several_files_only_those_that_need_it_are_written_and_the_order_stay
 
     found = prepared([second, first], scratch=tmp_path / "scratch", data={"val_files": first})
 
-    assert found.overrides == (Override("data.train_files", (str(tmp_path / "scratch" / "train-0-b.parquet"), first)),)
+    [target] = (tmp_path / "scratch").iterdir()
+    assert found.overrides == (Override("data.train_files", (str(target), first)),)
 
 
 def test_what_verl_would_not_find_is_spelled_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,22 +204,61 @@ def test_nothing_is_written_where_a_check_found_an_error(tmp_path: Path) -> None
     assert (len(found.findings), found.overrides, (tmp_path / "scratch").exists()) == (1, (), False)
 
 
-def test_a_file_written_before_is_replaced(tmp_path: Path) -> None:
-    file = write_parquet(tmp_path / "x.parquet", RAW)
-    before = prepared(file, scratch=tmp_path / "scratch", columns=MAP)
+def test_with_every_check_left_out_files_are_still_spelled_out_mapped_and_converted(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    write_jsonl(tmp_path / "data" / "train.ndjson", RAW)
+    val = write_parquet(tmp_path / "val.parquet", RAW)
 
-    after = prepared(file, scratch=tmp_path / "scratch", columns=MAP)
+    found = prepared(
+        f"{tmp_path}/data", scratch=tmp_path / "scratch", columns=MAP, skip=DATA_CHECKS, data={"val_files": val}
+    )
 
-    assert (after, os.listdir(tmp_path / "scratch")) == (before, ["train-0-x.parquet"])
+    assert (found.findings, [item["prompt"] for item in written(found.overrides)], len(found.overrides)) == (
+        (),
+        [[{"role": "user", "content": "What is 6 * 12?"}], [{"role": "user", "content": "And 1,000 + 2?"}]],
+        2,
+    )
+
+
+def test_a_prompt_that_is_the_json_text_of_messages_becomes_these(tmp_path: Path) -> None:
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "[1]?"}]
+    file = write_parquet(tmp_path / "x.parquet", [row(prompt=json.dumps(chat)), row(prompt="[1]?")])
+
+    found = prepared(file, scratch=tmp_path / "scratch", columns={"prompt": "prompt"})
+
+    assert [item["prompt"] for item in written(found.overrides)] == [chat, [{"role": "user", "content": "[1]?"}]]
+
+
+def test_json_text_of_messages_that_hold_more_is_refused_before_any_of_it_is_lost(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": "x", "tool_calls": []}]
+    file = write_parquet(tmp_path / "x.parquet", [row(prompt=json.dumps(chat))])
+
+    assert whats(prepared(file, scratch=tmp_path / "scratch", columns={"prompt": "prompt"})) == [
+        f"{file} has JSON text of messages that hold tool_calls: write that column as a list of objects"
+    ]
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
+def test_answers_that_are_numbers_in_some_lines_and_texts_in_others_are_all_texts(tmp_path: Path, name: str) -> None:
+    content = [{"q": "a", "answer": 72}, {"q": "b", "answer": "73"}, {"q": "c", "answer": 2.5}]
+    (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(item)}\n" for item in content))
+    (tmp_path / "x.json").write_text(json.dumps(content))
+
+    found = prepared(
+        f"{tmp_path}/{name}", scratch=tmp_path / "scratch", columns={**MAP, "prompt": "q", "ground_truth": "answer"}
+    )
+
+    assert [item["reward_model"]["ground_truth"] for item in written(found.overrides)] == ["72", "73", "2.5"]
 
 
 def test_metadata_of_datasets_that_no_longer_hold_are_left_out(tmp_path: Path) -> None:
     table = pa.Table.from_pylist(RAW).replace_schema_metadata({"huggingface": json.dumps({"info": {"features": {}}})})
     pq.write_table(table, tmp_path / "x.parquet")
 
-    prepared(str(tmp_path / "x.parquet"), scratch=tmp_path, columns=MAP)
+    prepared(str(tmp_path / "x.parquet"), scratch=tmp_path / "scratch", columns=MAP)
 
-    assert pq.read_schema(tmp_path / "train-0-x.parquet").metadata is None
+    [target] = (tmp_path / "scratch").iterdir()
+    assert pq.read_schema(target).metadata is None
 
 
 def test_a_name_that_is_no_text_gets_a_plain_one(tmp_path: Path) -> None:
@@ -236,36 +267,8 @@ def test_a_name_that_is_no_text_gets_a_plain_one(tmp_path: Path) -> None:
 
     found = prepared(name, scratch=tmp_path / "scratch", columns=MAP)
 
-    assert found.overrides[0] == Override("data.train_files", (f"{tmp_path}/scratch/train-0-__d.parquet",))
-
-
-def test_on_several_nodes_the_place_of_a_written_file_is_told(tmp_path: Path) -> None:
-    file = write_parquet(tmp_path / "x.parquet", RAW)
-
-    assert prepared(file, scratch=tmp_path, columns=MAP, trainer={"nnodes": 2}).findings == (
-        Finding(
-            check="data-files",
-            severity="warning",
-            what=f"data was written to {tmp_path} on this node, and trainer.nnodes=2",
-            why="Ray may start verl's task runner, which reads the data, on another node, where the files are not",
-            todo="let that folder be on storage that all nodes share, or bring the data as parquet with verl's columns",
-        ),
-    )
-
-
-def test_a_scratch_that_cannot_be_written_is_a_finding(tmp_path: Path) -> None:
-    file = write_parquet(tmp_path / "x.parquet", RAW)
-    (tmp_path / "scratch").write_text("a file")
-
-    assert prepared(file, scratch=tmp_path / "scratch", columns=MAP).findings == (
-        Finding(
-            check="data-files",
-            severity="error",
-            what=f"{file} cannot be written as parquet to {tmp_path}/scratch: File exists",
-            why="verl does not take it as it is",
-            todo="mount a folder with more room for it, and set BAKE_SCRATCH to it",
-        ),
-    )
+    [target] = (tmp_path / "scratch").iterdir()
+    assert (found.overrides[0], target.name[:4]) == (Override("data.train_files", (str(target),)), "__d-")
 
 
 def test_a_line_that_no_check_had_seen_fails_the_conversion_and_leaves_nothing(tmp_path: Path) -> None:
@@ -284,35 +287,9 @@ def test_a_line_that_no_check_had_seen_fails_the_conversion_and_leaves_nothing(t
     )
 
 
-COLUMNS = columns_of(Settings({}), MAP, release=(0, 9), sources=known(None))
+def test_a_file_without_rows_cannot_be_mapped_whatever_check_is_left_out(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(RAW).slice(0, 0), tmp_path / "x.parquet")
 
-
-def test_a_file_is_not_begun_where_there_is_less_room_than_it_may_need(tmp_path: Path) -> None:
-    table = open_table(write_parquet(tmp_path / "x.parquet", RAW))
-    with (tmp_path / "huge").open("wb") as stream:
-        stream.truncate(2**43)
-
-    with pytest.raises(ScratchError, match=r"^8,796,093,022,208 bytes are needed and [\d,]+ are free$"):
-        convert(str(tmp_path / "huge"), table, columns=COLUMNS, target=tmp_path / "scratch" / "x.parquet")
-
-    assert os.listdir(tmp_path / "scratch") == []
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """What a full disk does to a writer, a limit on the size of files does too."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_file_that_cannot_be_ended_is_not_left_half(tmp_path: Path) -> None:
-    table = open_table(write_parquet(tmp_path / "x.parquet", [RAW[0] for _ in range(50_000)]))
-
-    with largest_file(5000), pytest.raises(ScratchError, match=r"^File too large$"):
-        convert(str(tmp_path / "x.parquet"), table, columns=COLUMNS, target=tmp_path / "scratch" / "x.parquet")
-
-    assert os.listdir(tmp_path / "scratch") == []
+    assert whats(prepared(f"{tmp_path}/x.parquet", scratch=tmp_path, columns=MAP, skip=DATA_CHECKS)) == [
+        f"{tmp_path}/x.parquet holds no row"
+    ]
