@@ -8,7 +8,7 @@ also lets the image's own transformers build the model on the meta device, token
     no weights, a missing shard, shards without index      an error, late                               verify
     model_type missing, or unknown to this transformers    an error, late                               static
     auto_map without trust_remote_code, or without code    an error, late                               static
-    architectures of none or two                           an assertion without a file's name           static
+    architectures of none or two, verl 0.6 and up          an assertion without a file's name           static
     rope_parameters of transformers 5 under 4              nothing: other rotary embeddings             static
     no vocabulary (Qwen2: a tokenizer of two tokens)       nothing: every prompt is empty               static
     no tokenizer_config.json                               nothing: another token ends an answer        static
@@ -17,7 +17,7 @@ also lets the image's own transformers build the model on the meta device, token
     eos_token null, or one that no other file knows        nothing: no answer ends                      static, load
     no chat template (actor)                               every sample fails, or is skipped            static
     an adapter alone, weights of another name              an error, late                               static
-    consolidated*.safetensors beside the weights           vLLM takes the model for Mistral's format    static
+    consolidated*.safetensors (no critic's)                vLLM takes the model for Mistral's format    static
     a file that this uid may not read                      PermissionError                              static
     tensors missing, left over, of another shape           nothing (random numbers), or an error        load
     8-bit weights without quantization_config              nothing: scales are left out                 load
@@ -38,6 +38,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from bake.entrypoint.launch.installed import find_verl
 from bake.entrypoint.load.attempt import first_line, quiet
 from bake.entrypoint.load.configuration import configuration_faults
 from bake.entrypoint.load.documents import read_documents
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bake.entrypoint.fault import Fault
+    from bake.entrypoint.launch.installed import Installed
     from bake.entrypoint.load.documents import Documents
     from bake.record import RecordedModel
 
@@ -86,8 +88,18 @@ def _static(
 ) -> Iterator[Fault]:
     yield from storage_faults(model, documents)
     if documents.names and not documents.broken:  # else verify tells it
-        yield from configuration_faults(model, documents, transformers=transformers, known=model_types(transformers))
+        yield from configuration_faults(
+            model, documents, transformers=transformers, known=model_types(transformers), verl=_verl()
+        )
         yield from vocabulary_faults(model, documents, transformers=transformers, chat_template=chat_template)
+
+
+def _verl() -> Installed | None:
+    """None where the image lacks it, as one that only serves or checks models does."""
+    try:
+        return find_verl()
+    except ImageError:
+        return None
 
 
 def _transformers() -> str:

@@ -13,6 +13,7 @@ from bake.entrypoint.fault import FETCH_AGAIN, Fault
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from bake.entrypoint.launch.installed import Installed
     from bake.entrypoint.load.documents import Documents
     from bake.record import RecordedModel
 
@@ -42,21 +43,29 @@ _OTHER_THETA = {
 }
 """The rope_theta that transformers 4.55 and 4.57 take where config.json has none: their classes' defaults, all read."""
 
+_ASSERTS_ONE = (0, 6)
+"""The first verl with HFModelConfig, which asserts one architecture; 0.5 asks for none (read: workers/config)."""
+
 _OTHER_SCALING = {"apertus": "llama3", "gpt_oss": "yarn"}
 """The same for the kind of rope_scaling, which is none for all others."""
 
 
 def configuration_faults(
-    model: RecordedModel, documents: Documents, *, transformers: str | None, known: Collection[str] | None
+    model: RecordedModel,
+    documents: Documents,
+    *,
+    transformers: str | None,
+    known: Collection[str] | None,
+    verl: Installed | None,
 ) -> Iterator[Fault]:
-    """`known` are the model types that this transformers has; None where that is not known."""
+    """`known` are the model types that this transformers has; None where that is not known, or where no verl is."""
     if not documents.config:
         if "config.json" in documents.names:  # else verify tells it
             yield _fault("a JSON object with the model's configuration", "an empty one, or no object", FETCH_AGAIN)
         return
     yield from _type_faults(model, documents.config, known=known)
     yield from _code_faults(model, documents)
-    if set(model.roles) != {"reward_model"}:
+    if set(model.roles) != {"reward_model"} and (verl is None or verl.since(*_ASSERTS_ONE)):
         yield from _architecture_faults(documents.config)
     if release(transformers)[0] == 4:
         yield from _rope_faults(documents.config, transformers=str(transformers))

@@ -17,6 +17,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+_READ = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "chat_template.json",
+    "model.safetensors.index.json",
+    "pytorch_model.bin.index.json",
+)
+"""What the rules here, or transformers' configuration, weights and tokenizer, are read from. Any other file may be
+whatever its owner likes."""
+
 _LARGE = 1 << 20
 """Bytes from which on a document is judged by its ends: to parse a vocabulary takes tenths of a second."""
 
@@ -54,8 +69,8 @@ class Documents:
 
     @property
     def broken(self) -> bool:
-        """True where a document is no JSON, a git-lfs pointer say: verify tells it, and nothing is built upon it."""
-        return any(name.endswith(".json") and not _is_json(self.folder / name) for name in self.names)
+        """True where one of _READ is no JSON, a git-lfs pointer say: verify tells it, and nothing is built upon it."""
+        return any(name in self.names and not _is_json(self.folder / name) for name in _READ)
 
     @property
     def stops(self) -> frozenset[int]:
@@ -106,7 +121,8 @@ def _object(path: Path) -> Mapping[str, Any]:
 def _is_json(path: Path) -> bool:
     content = _bytes(path)
     if len(content) > _LARGE:
-        return content.startswith(b"{") and content.rstrip().endswith(b"}")
+        text = content.strip()
+        return text[:1] + text[-1:] in {b"{}", b"[]"}
     try:
         parse(content)
     except ValueError:

@@ -13,6 +13,7 @@ from bake.entrypoint.load.architecture import build_for, compare, comparison_fau
 from bake.entrypoint.load.attempt import attempt
 from bake.entrypoint.load.encoding import encoding_faults, special_faults, template_faults
 from bake.entrypoint.load.weights import listed, packed_faults, state_dict
+from bake.entrypoint.speech import tell
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -92,7 +93,9 @@ def _comparisons(
         return
     yield from packed_faults(tensors)
     for build in _builds(model, documents, config):
-        yield build if isinstance(build, Fault) else _compared(build, tensors, fault, messages=messages)
+        found = build if isinstance(build, Fault) else _compared(build, tensors, fault, messages=messages)
+        if found is not None:
+            yield found
 
 
 def _builds(model: RecordedModel, documents: Documents, config: Any) -> Iterator[Build | Fault]:
@@ -117,8 +120,14 @@ def _builds(model: RecordedModel, documents: Documents, config: Any) -> Iterator
             yield fault
 
 
-def _compared(build: Build, tensors: Mapping[str, Any], fault: Fault, *, messages: Sequence[str]) -> Comparison | Fault:
+def _compared(
+    build: Build, tensors: Mapping[str, Any], fault: Fault, *, messages: Sequence[str]
+) -> Comparison | Fault | None:
+    """None where the class cannot be compared without numbers, which is said."""
     found = attempt(lambda: compare(build, tensors), fault)
+    if found is None:
+        name = build.model_class.__name__
+        tell(f"note: config.json and the weights were not compared: {name} cannot be loaded without the weights' bytes")
     targets = {name for message in messages for name in _TARGET.findall(message)}
     if isinstance(found, Fault) and targets:
         incomplete = f"weights that {listed(targets)} cannot be put together from: one is missing, or of another shape"

@@ -35,7 +35,7 @@ def storage_faults(model: RecordedModel, documents: Documents) -> Iterator[Fault
             hint="merge an adapter into its base model; rename a single weights file to model.safetensors",
         )
     copies = sorted(name for name in names if fnmatchcase(name, "consolidated*.safetensors"))
-    if copies:
+    if copies and set(model.roles) != {"critic"}:  # which vLLM never serves
         yield Fault(
             path=copies[0],
             kind="weights",

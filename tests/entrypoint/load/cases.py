@@ -11,8 +11,9 @@ import json
 import resource
 import shutil
 import sys
+from contextlib import chdir, redirect_stderr
 from dataclasses import dataclass, replace
-from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,34 +23,42 @@ from bake.entrypoint.load.installed import model_types
 from bake.entrypoint.tree import FolderTree
 from bake.entrypoint.verify import verify
 from bake.record import RecordedFile
-from tests.entrypoint.files import frame, header, write_sparse
+from tests.entrypoint.load.changes import (
+    POINTER,
+    as_pickle,
+    cut_off,
+    drop,
+    in_eight_bits,
+    keys,
+    larger_than_memory,
+    missing_and_larger_than_memory,
+    nameless_and_short,
+    own_code,
+    own_head,
+    put,
+    reads_numbers,
+    renamed,
+    short_head,
+    small_vocabulary,
+    tensors,
+    tied_pickle,
+)
 from tests.entrypoint.load.folders import TINY_LLAMA, model_of
 from tests.entrypoint.load.models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n"
-
-OWN_CONFIG = """
-from pathlib import Path
-from transformers import PretrainedConfig
-
-Path({folder!r}, "ran").touch()
-
-class OwnConfig(PretrainedConfig):
-    model_type = "own"
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A model of `base`, one of BASES, with one thing changed."""
+    """A model of `base`, one of BASES, with one thing changed. `verl` is the folder of BAKE_VERL that is started in."""
 
     base: str
     change: Callable[[Path], object] = lambda _: None
     roles: tuple[str, ...] = ("actor",)
     trust: bool = False
+    verl: str = "site"
 
 
 BASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -70,99 +79,6 @@ BASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def drop(*names: str) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        for name in names:
-            (folder / name).unlink()
-
-    return change
-
-
-def put(name: str, text: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_text(text)
-
-
-def keys(name: str, **values: Any) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        document = json.loads((folder / name).read_text()) | values
-        (folder / name).write_text(json.dumps(document))
-
-    return change
-
-
-def tensors(edit: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
-    """Weights changed in place."""
-
-    def change(folder: Path) -> None:
-        library = import_module("safetensors.torch")
-        held = library.load_file(folder / "model.safetensors")
-        edit(held)
-        library.save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
-
-    return change
-
-
-def as_pickle(folder: Path) -> None:
-    import torch
-
-    held = import_module("safetensors.torch").load_file(folder / "model.safetensors")
-    torch.save(held, folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-
-
-def cut_off(folder: Path) -> None:
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def in_eight_bits(held: dict[str, Any]) -> None:
-    import torch
-
-    held.update({name: tensor.to(torch.float8_e4m3fn) for name, tensor in held.items() if tensor.dim() == 2})
-
-
-def renamed(held: dict[str, Any]) -> None:
-    for name in list(held):
-        held[f"policy.{name}"] = held.pop(name)
-
-
-def own_code(folder: Path) -> None:
-    keys("config.json", model_type="own", auto_map={"AutoConfig": "configuration_own.OwnConfig"})(folder)
-    put("configuration_own.py", OWN_CONFIG.format(folder=str(folder)))(folder)
-
-
-def fewer_rows(held: dict[str, Any]) -> None:
-    for name in ("model.embed_tokens.weight", "lm_head.weight"):
-        held[name] = held[name][:256].clone()
-
-
-def small_vocabulary(folder: Path) -> None:
-    tensors(fewer_rows)(folder)
-    keys("config.json", vocab_size=256)(folder)
-
-
-def larger_than_memory(folder: Path) -> None:
-    """A hundred GB of weights that take no room: a header, and a hole behind it."""
-    import torch
-    import transformers
-
-    sizes = {"hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128, "num_hidden_layers": 16}
-    keys("config.json", **sizes, head_dim=128)(folder)
-    config = transformers.AutoConfig.from_pretrained(folder)
-    with torch.device("meta"):
-        model = transformers.LlamaForCausalLM(config)
-    held = model.state_dict()
-    text = json.dumps(header({name: ("BF16", list(tensor.shape)) for name, tensor in held.items()})).encode()
-    size = sum(2 * tensor.numel() for tensor in held.values())
-    write_sparse(folder, ["model.safetensors"], head=frame(text), size=size)
-
-
-def missing_and_larger_than_memory(folder: Path) -> None:
-    """The same, of which config.json wants another layer of nine GB."""
-    larger_than_memory(folder)
-    keys("config.json", num_hidden_layers=17)(folder)
-
-
 def good() -> dict[str, Case]:
     """Models that verl trains: no fault may be told."""
     cases = {name: Case(base=name) for name in BASES if "critic" not in name and name != "scorer"}
@@ -177,6 +93,9 @@ def good() -> dict[str, Case]:
         ),
         "larger than memory": Case(base="llama", change=larger_than_memory),
         "pickles": Case(base="llama", change=as_pickle),
+        "tied, and in the weights twice": Case(base="qwen2 tied", change=tensors(own_head)),
+        "tied, and twice, as critic": Case(base="qwen2 tied", change=tensors(own_head), roles=("critic",)),
+        "tied, and in a pickle twice": Case(base="qwen2 tied", change=tied_pickle),
         "weights of two dtypes": Case(
             base="llama", change=tensors(lambda held: held.update({"lm_head.weight": held["lm_head.weight"].float()}))
         ),
@@ -238,6 +157,10 @@ def special() -> dict[str, Case]:
             base="llama", change=keys("tokenizer_config.json", tokenizer_class="LlamaTokenizerFast")
         ),
         "biases switched off": Case(base="llama with biases", change=keys("config.json", attention_bias=False)),
+        "a class that reads numbers": Case(base="llama", change=reads_numbers, trust=True),
+        "tied, with a head of another shape": Case(base="qwen2 tied", change=tensors(short_head)),
+        "no architecture, verl 0.5": Case(base="llama", change=keys("config.json", architectures=None), verl="0.5.0"),
+        "no architecture and a tensor less, verl 0.5": Case(base="llama", change=nameless_and_short, verl="0.5.0"),
         "an expert is missing": Case(
             base="qwen3_moe",
             change=tensors(lambda held: held.pop("model.layers.0.mlp.experts.2.up_proj.weight")),
@@ -265,7 +188,8 @@ def main(site: Path, work: Path) -> None:
         folder = work / name.replace("/", " ")
         shutil.copytree(bases / case.base, folder)
         case.change(folder)
-        answers[name] = _answer(folder, case)
+        with chdir(site.parent / case.verl):
+            answers[name] = _answer(folder, case)
     answers["most memory, in kB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     json.dump(answers, sys.stdout)
 
@@ -285,12 +209,15 @@ def _unknown_types() -> list[str]:
 
 def _answer(folder: Path, case: Case) -> dict[str, Any]:
     model = replace(model_of({}, roles=case.roles, trust=case.trust), files=_listing(folder))
+    with redirect_stderr(StringIO()) as said:
+        found = load_faults(model, folder)
     return {
         "verify": [fault.document() for fault in verify(model, FolderTree(folder), level="quick")],
-        "load": [fault.document() for fault in load_faults(model, folder)],
+        "load": [fault.document() for fault in found],
+        "said": said.getvalue(),
         "ran": (folder / "ran").exists(),
     }
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bake.entrypoint.fault import FETCH_AGAIN, Fault
+from bake.entrypoint.launch.installed import Installed
 from bake.entrypoint.load.configuration import configuration_faults
 from bake.entrypoint.load.documents import read_documents
 from tests.entrypoint.files import write
@@ -24,7 +25,17 @@ def told_of_type(root: Path, *, trust: bool = False, **keys: Any) -> list[Fault]
     """What is told where transformers knows llama and nothing else."""
     files = with_keys(tiny_llama(), "config.json", **keys)
     documents = read_documents(write(root, files))
-    return list(configuration_faults(model_of(files, trust=trust), documents, transformers="5.10.4", known={"llama"}))
+    model = model_of(files, trust=trust)
+    return list(configuration_faults(model, documents, transformers="5.10.4", known={"llama"}, verl=None))
+
+
+def told_of_architectures(root: Path, *, release: tuple[int, int] | None, value: object) -> list[str]:
+    """What is found where this release of verl is installed."""
+    files = with_keys(tiny_llama(), "config.json", architectures=value)
+    verl = Installed(folder=root / "verl", release=release)
+    documents = read_documents(write(root, files))
+    faults = configuration_faults(model_of(files), documents, transformers="4.52.4", known=None, verl=verl)
+    return [fault.found for fault in faults]
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[]", b'"x"'])
@@ -111,6 +122,16 @@ def test_architectures_of_none_or_two_are_told(tmp_path: Path, value: object, fo
             'keep the one to train in config.json, such as "architectures": ["Qwen2ForCausalLM"]',
         ),
     )
+
+
+@pytest.mark.parametrize("value", [None, ["LlamaForCausalLM", "LlamaModel"]])
+def test_verl_0_5_asks_for_no_architecture(tmp_path: Path, value: object) -> None:
+    assert told_of_architectures(tmp_path, release=(0, 5), value=value) == []
+
+
+@pytest.mark.parametrize("release", [(0, 6), (0, 9), None])
+def test_later_releases_and_an_unknown_one_ask_for_one(tmp_path: Path, release: tuple[int, int] | None) -> None:
+    assert told_of_architectures(tmp_path, release=release, value=None) == ["none"]
 
 
 def test_a_reward_model_may_name_no_architecture(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def found(answers: Mapping[str, Any], case: str) -> list[str]:
 
 @pytest.mark.parametrize("case", good())
 def test_a_good_model_has_no_fault(answers: Mapping[str, Any], case: str) -> None:
-    assert answers[case] == {"verify": [], "load": [], "ran": False}
+    assert answers[case] == {"verify": [], "load": [], "said": "", "ran": False}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -134,6 +134,31 @@ def test_biases_that_config_json_switches_off_are_told(answers: Mapping[str, Any
         "model.layers.0.self_attn.k_proj.bias, model.layers.0.self_attn.o_proj.bias, "
         "model.layers.0.self_attn.q_proj.bias and 5 more"
     )
+
+
+def test_a_tied_head_of_another_shape_is_told(answers: Mapping[str, Any]) -> None:
+    (fault,) = answers["tied, with a head of another shape"]["load"]
+
+    assert fault["expected"] == f"lm_head.weight of shape [320, 32], as Qwen2ForCausalLM {WHO} builds it"
+    assert fault["found"] == "[256, 32]"
+
+
+def test_a_class_that_reads_numbers_is_said_not_to_be_compared_and_is_no_fault(answers: Mapping[str, Any]) -> None:
+    assert answers["a class that reads numbers"] == {
+        "verify": [],
+        "load": [],
+        "said": "note: config.json and the weights were not compared: OwnForCausalLM cannot be loaded without "
+        "the weights' bytes\n",
+        "ran": False,
+    }
+
+
+def test_verl_0_5_builds_a_language_model_where_no_architecture_is_named(answers: Mapping[str, Any]) -> None:
+    (fault,) = answers["no architecture and a tensor less, verl 0.5"]["load"]
+
+    assert answers["no architecture, verl 0.5"]["load"] == []
+    assert fault["expected"] == f"all tensors of LlamaForCausalLM {WHO}"
+    assert fault["found"] == "none for lm_head.weight"
 
 
 def test_experts_that_do_not_come_together_are_told_by_name(answers: Mapping[str, Any]) -> None:

@@ -51,6 +51,17 @@ def test_a_second_copy_in_mistrals_format_is_told(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("roles", [("actor", "critic"), ("reward_model",)])
+def test_it_is_told_in_every_role_that_vllm_serves(tmp_path: Path, roles: tuple[str, ...]) -> None:
+    faults = faults_of(tmp_path, {**tiny_llama(), "consolidated.safetensors": b"x"}, roles=roles)
+
+    assert [fault.path for fault in faults] == ["consolidated.safetensors"]
+
+
+def test_a_critic_is_never_served_and_may_have_such_a_copy(tmp_path: Path) -> None:
+    assert faults_of(tmp_path, {**tiny_llama(), "consolidated.safetensors": b"x"}, roles=("critic",)) == ()
+
+
 @pytest.fixture
 def nobodys_view() -> Iterator[Path]:
     """A folder that another user can enter, seen as that user."""
