@@ -1,11 +1,15 @@
-"""Arrival: from Ray's start on the head until Ray sees every node with its GPUs. A node that is lost ends the wait."""
+"""Arrival: from Ray's start on the head until Ray sees every node with its GPUs. A node that is lost ends the wait.
+
+What Ray answers counts only while this head's own Ray runs: it might be another Ray's answer otherwise.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from bake.entrypoint.cluster.ray_node import lacking
+from bake.entrypoint.amounts import counted
+from bake.entrypoint.cluster.strength import refuse_weak
 from bake.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -36,18 +40,16 @@ class Arrival:
         """Return once Ray on this node answers. Raises ClusterError where it does not."""
         self._wait(1)
 
-    def wait_for_gpus(self, *, nodes: int, gpus_per_node: int) -> None:
-        """Return once Ray has all nodes. Raises ClusterError that names those that lack GPUs, or that do not come."""
+    def wait_for_nodes(self, *, nodes: int, gpus_per_node: int, cpus: int) -> None:
+        """Return once Ray has all nodes. Raises ClusterError that names those that do not come, or are too weak.
+
+        `cpus` is for all nodes together; 0 is not checked.
+        """
         self._wait(nodes)
         found = self._census.nodes
-        if missing := lacking(found, gpus_per_node=gpus_per_node):
-            for line in missing:
-                self._tell(f"cluster: {line}")
-            raise ClusterError(
-                f"{len(missing)} of {nodes} nodes have fewer than {gpus_per_node} GPUs",
-                hint="give every node the same GPUs, or set trainer.n_gpus_per_node to what each one has",
-            )
-        self._tell(f"cluster: Ray sees {sum(node.gpus for node in found):g} GPUs on {nodes} node{'s'[: nodes - 1]}")
+        refuse_weak(found, gpus_per_node=gpus_per_node, cpus=cpus, tell=self._tell)
+        gpus = int(sum(node.gpus for node in found))
+        self._tell(f"cluster: Ray sees {counted(gpus, 'GPU')} on {counted(nodes, 'node')}")
 
     def _wait(self, nodes: int) -> None:
         started = reminded = time.monotonic()
@@ -57,7 +59,6 @@ class Arrival:
             self._refuse_losses()
             now = time.monotonic()
             if now >= started + self._timeout:
-                self._census.tell_end(self._tell)
                 raise self._too_late(nodes)
             if now >= reminded + _REMIND:
                 reminded = now
@@ -75,9 +76,16 @@ class Arrival:
 
     def _seen(self, nodes: int) -> str:
         found = self._census.nodes
-        return f"{len(found)} of {nodes} nodes{': ' if found else ''}{', '.join(map(str, found))}"
+        return f"{len(found)} of {counted(nodes, 'node')}{': ' if found else ''}{', '.join(map(str, found))}"
 
     def _too_late(self, nodes: int) -> ClusterError:
+        if not self._census.nodes:
+            self._census.tell_end(self._tell)
+            self._ray.tell_end(self._tell)
+            return ClusterError(
+                f"Ray on the head does not answer, after {self._timeout:g} s",
+                hint="the lines of Ray's own above say why; BAKE_CLUSTER_TIMEOUT gives it more seconds",
+            )
         return ClusterError(
             f"Ray sees {self._seen(nodes)}, after {self._timeout:g} s",
             hint="nodes of Ray reach each other at any port: is there a firewall between them?",

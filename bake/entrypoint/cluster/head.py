@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bake.entrypoint.cluster.arrival import Arrival
 from bake.entrypoint.cluster.meeting import Meeting
+from bake.entrypoint.cluster.ports import refuse_taken
 from bake.entrypoint.cluster.ray_node import Census, RayNode, ray_environment
 from bake.entrypoint.cluster.rollcall import RollCall
 from bake.entrypoint.process import Watch
@@ -26,6 +27,7 @@ def run_head(
     *,
     nodes: int,
     gpus_per_node: int,
+    cpus: int = 0,
     report: Report,
     environ: Mapping[str, str],
     tell: Tell,
@@ -33,26 +35,29 @@ def run_head(
 ) -> int:
     """Bring `nodes` nodes together, this one included, and run the command on them: its exit code.
 
-    The command finds Ray through RAY_ADDRESS; every worker ends with its code too. Raises ClusterError where the nodes
-    do not come together or do not hold the same models, ModelFault where this one's are at fault, UsageError where the
-    command cannot run. No Ray is left running then, here or on a worker.
+    `cpus` are those of Ray that the command reserves on all nodes together; 0 is not checked. The command finds Ray
+    through RAY_ADDRESS; every worker ends with its code too. Raises ClusterError where the nodes do not come together,
+    do not hold the same models or are too weak, or where Ray's port is taken; ModelFault where this node's models are
+    at fault; UsageError where the command cannot run. No Ray is left running then, here or on a worker.
     """
     meeting = meeting or Meeting()
     if report.faults:
         raise ModelFault("the models of the head are at fault", hint="no worker was let in; mend this node first")
-    with Watch() as watch, RollCall(watch, port=meeting.roll_call_port, nodes=nodes, report=report, tell=tell) as roll:
+    with Watch() as watch, RollCall(watch, port=meeting.roll_call, nodes=nodes, report=report, tell=tell) as roll:
         with roll.explained():
             roll.gather(meeting.timeout)
         address = meeting.node_ip or roll.meeting_address or _ALONE
         ray_address = f"{address}:{meeting.ray_port}"
         environ = ray_environment(environ, address=address)
+        with roll.explained():
+            refuse_taken(address, meeting.ray_port)
         tell(f"cluster: {_holding(report, nodes)}; starting Ray at {ray_address}")
         with _ray(watch, address=address, environ=environ, meeting=meeting) as ray, roll.explained():
             with _census(watch, ray_address=ray_address, environ=environ) as census:
                 arrival = Arrival(watch, ray=ray, roll=roll, census=census, timeout=meeting.timeout, tell=tell)
                 arrival.wait_for_head()
                 roll.go(ray_address)
-                arrival.wait_for_gpus(nodes=nodes, gpus_per_node=gpus_per_node)
+                arrival.wait_for_nodes(nodes=nodes, gpus_per_node=gpus_per_node, cpus=cpus)
             code = watch.run(command, {**environ, "RAY_ADDRESS": ray_address})
             if ray.program.code is not None:
                 ray.tell_end(tell)

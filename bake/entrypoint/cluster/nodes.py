@@ -34,6 +34,7 @@ def _document(node: dict[str, Any]) -> dict[str, Any]:
     return {
         "host": node["NodeManagerHostname"],
         "address": node["NodeManagerAddress"],
+        "cpus": resources.get("CPU", 0),
         "gpus": resources.get("GPU", resources.get("NPU", 0)),
     }
 

@@ -49,8 +49,12 @@ class RayNode:
 
     def __init__(self, watch: Watch, words: list[str], environ: Mapping[str, str], *, meeting: Meeting) -> None:
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--log-color=false", *words]
-        for option, count in (("--num-cpus", meeting.num_cpus), ("--num-gpus", meeting.num_gpus)):
-            command += [] if count is None else [f"{option}={count}"]
+        given = {
+            "--num-cpus": meeting.num_cpus,
+            "--num-gpus": meeting.num_gpus,
+            "--object-store-memory": meeting.object_store_memory,
+        }
+        command += [f"{option}={count}" for option, count in given.items() if count is not None]
         self._lines: deque[str] = deque(maxlen=_KEPT)
         self._piped = Piped(watch, command, environ, on_line=self._keep)
 
@@ -96,6 +100,7 @@ class Node:
 
     host: str
     address: str
+    cpus: float
     gpus: float
 
     def __str__(self) -> str:
@@ -140,13 +145,13 @@ class Census:
             self._lines.append(line)
 
 
-def lacking(nodes: tuple[Node, ...], *, gpus_per_node: int) -> tuple[str, ...]:
-    """One line for each node that has too few GPUs."""
-    return tuple(f"{node} has {node.gpus:g} of {gpus_per_node} GPUs" for node in nodes if node.gpus < gpus_per_node)
-
-
 def _node(document: dict[str, Any]) -> Node:
-    return Node(host=str(document["host"]), address=str(document["address"]), gpus=float(document["gpus"]))
+    return Node(
+        host=str(document["host"]),
+        address=str(document["address"]),
+        cpus=float(document["cpus"]),
+        gpus=float(document["gpus"]),
+    )
 
 
 def _with_this_package(environ: Mapping[str, str]) -> dict[str, str]:

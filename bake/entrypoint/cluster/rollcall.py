@@ -70,6 +70,8 @@ class RollCall:
         """Wait until every worker has reported. Raises ClusterError where some do not come, or are at fault."""
         if self._workers:
             self._tell(f"cluster: expecting {_workers(self._workers)} at port {self._port}, for {timeout:g} s")
+        else:
+            self._tell("cluster: trainer.nnodes=1: this head waits for nobody, and trains alone (it counts all nodes)")
         now = time.monotonic()
         end, reminder, settled = now + timeout, now + _REMIND, None
         while len(self._peers) < self._workers and now < (settled or end):

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 HEAD, WORKER = "10.251.7.1", "10.251.7.2"
 
-_CONTAINER = 'mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /dev/shm && hostname $0 && cd / && exec "$@"'
+_MOUNTS = "mkdir -p /tmp/ray && mount -t tmpfs tmpfs /tmp/ray && mount -t tmpfs tmpfs /dev/shm"
+"""Nothing else of /tmp is hidden: the checkout and its Python may lie there."""
+
+_CONTAINER = f'{_MOUNTS} && hostname $0 && cd / && exec "$@"'
 
 
 @dataclass(frozen=True, kw_only=True)

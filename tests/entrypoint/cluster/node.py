@@ -1,6 +1,6 @@
 """A node of a cluster as a program: `python node.py head|worker …`, as an image would be one.
 
-    head  [--nodes N] [--gpus-per-node N] [OPTION…] -- COMMAND…
+    head  [--nodes N] [--gpus-per-node N] [--cpus N] [OPTION…] -- COMMAND…
     worker HEAD [OPTION…]
 
 Both take `--model NAME=DIGEST` and `--fault LINE`; every other OPTION is one of `Meeting`.
@@ -37,6 +37,7 @@ def main(words: list[str]) -> int:
             words[end + 1 :],
             nodes=options.nodes,
             gpus_per_node=options.gpus_per_node,
+            cpus=options.cpus,
             report=report,
             environ=os.environ,
             tell=_tell,
@@ -57,6 +58,7 @@ def _options(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("head", nargs="?", default="")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--gpus-per-node", type=int, default=1)
+    parser.add_argument("--cpus", type=int, default=0)
     parser.add_argument("--host")
     parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--fault", action="append", default=[])

@@ -30,7 +30,7 @@ def test_the_workers_look_for_the_service_that_leads_to_the_head() -> None:
 
     assert worker["args"] == ["ray-worker", SERVICE["metadata"]["name"]]
     assert SERVICE["spec"]["selector"] == {"job-name": HEAD["metadata"]["name"]}
-    assert SERVICE["spec"]["ports"][0]["port"] == Meeting().roll_call_port
+    assert SERVICE["spec"]["ports"][0]["port"] == Meeting().roll_call
 
 
 def test_the_page_names_every_option() -> None:

@@ -99,13 +99,13 @@ def test_nodes_with_too_few_gpus_are_named_and_nothing_is_left(machines: tuple[M
         [
             *STARTED,
             "cluster: node-0 (10.251.7.1) has 1 of 2 GPUs",
-            "error: 1 of 2 nodes have fewer than 2 GPUs",
+            "error: fewer than 2 GPUs on 1 of 2 nodes",
             "hint: give every node the same GPUs, or set trainer.n_gpus_per_node to what each one has",
         ],
     )
     assert (worker.returncode, workers[-1]) == (
         13,
-        "error: no training with the head 10.251.7.1:6380: 1 of 2 nodes have fewer than 2 GPUs",
+        "error: no training with the head 10.251.7.1:6380: fewer than 2 GPUs on 1 of 2 nodes",
     )
     assert (first.left(), second.left()) == ("", "")
 
@@ -134,3 +134,40 @@ def test_a_worker_ends_at_once_when_its_head_is_lost(machines: tuple[Machine, Ma
     )
     assert seconds < 30
     assert second.left() == ""
+
+
+def test_too_few_cpus_are_told_with_those_of_each_node(machines: tuple[Machine, Machine]) -> None:
+    first, second = machines
+    with (
+        first.start("head", "--cpus=6", "--num-gpus=1", command=("true",), pid_namespace=False) as head,
+        second.start("worker", HEAD, "--num-gpus=1", pid_namespace=False) as worker,
+    ):
+        heads, workers = told(head), told(worker)
+
+    message = "Ray has 4 CPUs on 2 nodes, and verl reserves 6: it would wait for the missing ones for ever"
+    assert (head.returncode, heads[3:6]) == (
+        13,
+        [
+            "cluster: node-0 (10.251.7.1) has 2 CPUs",
+            "cluster: node-1 (10.251.7.2) has 2 CPUs",
+            f"error: {message}",
+        ],
+    )
+    assert (worker.returncode, workers[-1]) == (13, f"error: no training with the head 10.251.7.1:6380: {message}")
+    assert (first.left(), second.left()) == ("", "")
+
+
+def test_a_head_never_trains_on_the_ray_of_another_head(machines: tuple[Machine, Machine]) -> None:
+    first, _ = machines
+    alone = ("head", "--nodes=1", "--num-gpus=1", "--node-ip=10.251.7.1")
+    with first.start(*alone, command=("sh", "-c", "echo training; sleep 600")) as other:
+        assert other.stdout is not None
+        before = [other.stdout.readline() for _ in range(4)]
+        with first.start(*alone, "--roll-call-port=7000", command=("echo", "trained")) as late:
+            lines = told(late)
+
+    assert before[-1] == "training\n"
+    assert (late.returncode, lines[1]) == (
+        13,
+        "error: port 6379 is in use at 10.251.7.1, by another Ray or another program",
+    )

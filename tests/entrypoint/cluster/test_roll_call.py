@@ -40,11 +40,11 @@ def test_the_roll_is_complete_once_every_worker_has_reported() -> None:
     ]
 
 
-def test_a_head_without_workers_waits_for_nobody() -> None:
+def test_a_head_without_workers_waits_for_nobody_and_says_so() -> None:
     with head(nodes=1) as it:
         it.roll.gather(60)
 
-    assert it.told == []
+    assert it.told == ["cluster: trainer.nnodes=1: this head waits for nobody, and trains alone (it counts all nodes)"]
 
 
 def test_each_faulty_node_is_named_with_what_differs() -> None:
