@@ -37,7 +37,7 @@ options of train, preflight and ray-head:
   --map FIELD=COLUMN    read verl's field (prompt, ground_truth, data_source) from this column of the data
   --no-preflight NAME   leave one check out; `all` leaves out every one
   --dry-run             print the command that would start verl, and start nothing
-  --json                findings as one line of JSON on stdout
+  --json                results as JSON on stdout, one a line
 
 verify: DIR is where the models' absolute paths begin (default /); FILE is a record (default: the image's)
 environment: BAKE_VERIFY is the default of --level, BAKE_SCRATCH a folder for data files that must be converted
@@ -46,6 +46,9 @@ exit codes: 0 done, 2 usage, 8 the image is not whole, 10 a model is at fault, 1
 """
 
 _HELP = ("help", "-h", "--help")
+_COMMANDS = ("exec", "shell")
+"""Words whose options are another program's."""
+
 _WORDS = {
     "train": ("training", "train_word"),
     "preflight": ("training", "preflight_word"),
@@ -69,8 +72,11 @@ def main(argv: Sequence[str]) -> int:
     try:
         _dispatch(words)
     except BakeError as error:
-        _report(error, as_json="--json" in words)
+        _report(error, as_json="--json" in words and words[0] not in _COMMANDS)
         return error.code
+    except BrokenPipeError:  # whoever reads stdout has gone, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that Python does not try again at its end
+        return 141
     except Terminated:
         return 143
     except KeyboardInterrupt:
@@ -83,6 +89,7 @@ def _dispatch(words: list[str]) -> None:
     word, rest = words[0], words[1:]
     if word in _HELP:
         sys.stdout.write(USAGE)
+        sys.stdout.flush()
         return
     if word.startswith(("-", "~")) or "=" in word:
         word, rest = "train", words

@@ -29,6 +29,7 @@ def tell(line: str) -> None:
 def show(line: str) -> None:
     """A line of the result, on stdout."""
     sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def show_document(document: object) -> None:

@@ -276,6 +276,63 @@ def test_a_map_that_says_nothing_is_refused(image: Image) -> None:
     )
 
 
+def test_a_field_that_is_mapped_twice_is_refused(image: Image) -> None:
+    result = image.run("train", "--map=prompt=a", "--map=prompt=b")
+
+    assert (result.returncode, result.stderr) == (2, "error: --map: prompt is a and b\nhint: give it once\n")
+
+
+def test_data_is_converted_even_where_no_check_is_made(image: Image) -> None:
+    rows = b'{"question": "1 + 1?", "answer": "2"}\n'
+    write(image.root, {"rows.jsonl": rows})
+    maps = ("--map=prompt=question", "--map=ground_truth=answer", "--map=data_source=openai/gsm8k")
+
+    result = image.run(
+        *UNCHECKED, *maps, f"data.train_files={image.root}/rows.jsonl", BAKE_SCRATCH=str(image.root / "s")
+    )
+
+    (written,) = (image.root / "s").glob("*.parquet")
+    assert f"data.train_files=['{written}']" in json.loads(result.stdout)
+
+
+def test_a_dry_run_writes_no_data(image: Image) -> None:
+    write(image.root, {"rows.jsonl": b'{"question": "1 + 1?"}\n'})
+    words = (*UNCHECKED, "--dry-run", "--map=prompt=question", f"data.train_files={image.root}/rows.jsonl")
+
+    assert image.run(*words, BAKE_SCRATCH=str(image.root / "s")).returncode == 0
+    assert not (image.root / "s").exists()
+
+
+def test_a_question_about_verl_s_configuration_is_verl_s_to_answer(image: Image) -> None:
+    result = image.run("train", "--cfg", "job")
+
+    assert (result.returncode, json.loads(result.stdout)[1:3]) == (7, ["--cfg", "job"])
+
+
+def test_several_nodes_are_not_trained_by_one(image: Image) -> None:
+    result = image.run(*UNCHECKED, "trainer.nnodes=2")
+
+    assert (result.returncode, result.stdout) == (12, "")
+    assert result.stderr.endswith(
+        "error: trainer.nnodes is 2, and a training that `train` starts has this node alone\n"
+        "hint: say `ray-head` here in place of `train`, and `ray-worker HOST` on the other nodes\n"
+    )
+
+
+def test_a_token_in_an_override_is_not_told(image: Image) -> None:
+    result = image.run(*UNCHECKED, "+trainer.wandb_api_key=sk-secret")
+
+    assert "sk-secret" not in result.stderr
+    assert "+trainer.wandb_api_key=sk-secret" in json.loads(result.stdout)
+
+
+def test_bake_verify_is_the_level_of_verify_too(image: Image) -> None:
+    alter(image)
+
+    assert image.run("verify", BAKE_VERIFY="full").returncode == 10
+    assert image.run("verify", BAKE_VERIFY="off").returncode == 0
+
+
 def test_an_image_without_verl_says_so(image: Image) -> None:
     shutil.rmtree(image.root / "wheels/verl")
 

@@ -64,6 +64,13 @@ def reservations(situation: Situation) -> tuple[Reservation, ...]:
     return (*_runner(situation), *_queue(situation), *_workers(situation), *_servers(situation))
 
 
+def reserved_cpus(situation: Situation, *, nodes: int) -> int:
+    """Ray CPUs that verl reserves on all nodes of a cluster together: trainer and queue once, all else on each node."""
+    once = [*_runner(situation), *_queue(situation)]
+    each = [*_workers(situation), *_servers(situation)]
+    return sum(item.cpus for item in once) + nodes * sum(item.cpus for item in each)
+
+
 def _runner(situation: Situation) -> Iterator[Reservation]:
     """ray.remote(num_cpus=1)(TaskRunner), main_ppo.py until 0.8; 0.9 reserves none for it."""
     if situation.release is not None and situation.release < (0, 9):

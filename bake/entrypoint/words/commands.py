@@ -1,4 +1,4 @@
-"""`exec`, `shell` and `help`: what needs no model."""
+"""`exec` and `shell`: another program in place of this one, which needs no model."""
 
 from __future__ import annotations
 

@@ -11,10 +11,11 @@ from bake.entrypoint.cluster import report_of
 from bake.entrypoint.cluster.head import run_head
 from bake.entrypoint.cluster.meeting import Meeting
 from bake.entrypoint.cluster.worker import run_worker
+from bake.entrypoint.preflight.cpus import reserved_cpus
 from bake.entrypoint.speech import Parser, tell
 from bake.entrypoint.verify import load_record
-from bake.entrypoint.words.training import checked_launch, default_level, read_options, show_launch
-from bake.entrypoint.words.verifying import DEPTHS, RECORD, check_models, lines
+from bake.entrypoint.words.training import check, read_options, show_launch, start
+from bake.entrypoint.words.verifying import DEPTHS, RECORD, check_models, default_level, lines
 from bake.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,14 +33,18 @@ def head_word(words: Sequence[str]) -> None:
     """
     meeting, rest = Meeting.parse(words, os.environ)
     options = read_options("ray-head", rest)
-    launch = checked_launch(options, cluster=True)
+    launch, situation = check(options, write=not options.dry_run, cluster=True)
     if options.dry_run:
         show_launch(launch, options)
         return
+    if launch.inspects:
+        start(launch)
+    nodes = _whole(launch.settings.number("trainer.nnodes"))
     code = run_head(
         launch.command,
-        nodes=_whole(launch.settings.number("trainer.nnodes")),
+        nodes=nodes,
         gpus_per_node=_whole(launch.settings.number("trainer.n_gpus_per_node")),
+        cpus=reserved_cpus(situation, nodes=nodes),
         report=report_of(load_record(RECORD).models, faults=(), environ=launch.environ),
         environ=launch.environ,
         tell=tell,
@@ -66,7 +71,7 @@ def _verified(record: Record, level: str) -> Mapping[RecordedModel, tuple[Fault,
         tell("warning: the models are not verified (level off)")
         return {}
     begin = time.monotonic()
-    found = check_models(record, depth=cast("Depth", level))
+    found = check_models(record, depth=cast("Depth", level), chat_template=True)  # its settings are the head's to check
     for line in lines(found, depth=level, seconds=time.monotonic() - begin):
         tell(line)
     return found

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from bake.entrypoint import data
 from bake.entrypoint.finding import paragraphs
-from bake.entrypoint.launch import plan_launch
+from bake.entrypoint.launch import masked, plan_launch
 from bake.entrypoint.machine import look
-from bake.entrypoint.preflight import preflight
+from bake.entrypoint.preflight import CHECKS, preflight
 from bake.entrypoint.preflight.situation import Situation
 from bake.entrypoint.process import become
 from bake.entrypoint.speech import Parser, show, show_document, tell
@@ -29,11 +29,12 @@ from bake.entrypoint.words.verifying import (
     Depth,
     check_models,
     check_statically,
+    default_level,
     document,
     lines,
     refuse,
 )
-from bake.errors import PreflightFault, UsageError
+from bake.errors import LaunchError, PreflightFault, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,7 +72,7 @@ class Options:
 def train_word(words: Sequence[str]) -> None:
     """Check everything, then become verl. Raises LaunchError, ModelFault or PreflightFault."""
     options = read_options("train", words)
-    launch = checked_launch(options)
+    launch, _ = check(options, write=not options.dry_run)
     if options.dry_run:
         show_launch(launch, options)
     else:
@@ -81,12 +82,12 @@ def train_word(words: Sequence[str]) -> None:
 def preflight_word(words: Sequence[str]) -> None:
     """All that `train` checks, and no training. Raises what `train` raises."""
     options = read_options("preflight", words)
-    checked_launch(options)
+    check(options, write=False)
 
 
 def start(launch: Launch) -> NoReturn:
     """verl replaces this process, so that signals and the exit code are its own."""
-    tell(f"starting verl: {shlex.join(launch.command)}")
+    tell(f"starting verl: {shlex.join(masked(word) for word in launch.command)}")
     become(launch.command, launch.environ)
 
 
@@ -114,35 +115,32 @@ def read_options(word: str, words: Sequence[str]) -> Options:
         json=read.json,
         dry_run=read.dry_run,
         skip=frozenset(name for names in read.no_preflight for name in names.split(",")),
-        columns=dict(_column(text) for text in read.map),
+        columns=_columns(read.map),
         words=tuple(rest),
     )
 
 
-def default_level() -> str:
-    """What BAKE_VERIFY says. Raises UsageError for another word."""
-    level = os.environ.get("BAKE_VERIFY") or "quick"
-    if level not in {*DEPTHS, "off"}:
-        raise UsageError(f"BAKE_VERIFY is {level!r} (expected quick, full, load or off)")
-    return level
+def _columns(texts: Sequence[str]) -> dict[str, str]:
+    """What --map says. Raises UsageError for another form, and for a field that is named twice."""
+    columns: dict[str, str] = {}
+    for text in texts:
+        field_name, equals, column = text.partition("=")
+        if not (field_name and equals and column):
+            raise UsageError(f"--map: expected FIELD=COLUMN, found {text!r}", hint="for example --map prompt=question")
+        if columns.setdefault(field_name, column) != column:
+            raise UsageError(f"--map: {field_name} is {columns[field_name]} and {column}", hint="give it once")
+    return columns
 
 
-def _column(text: str) -> tuple[str, str]:
-    field_name, equals, column = text.partition("=")
-    if not (field_name and equals and column):
-        raise UsageError(f"--map: expected FIELD=COLUMN, found {text!r}", hint="for example --map prompt=question")
-    return field_name, column
+def check(options: Options, *, write: bool, cluster: bool = False) -> tuple[Launch, Situation]:
+    """What verl will be started with, after every check; at once where verl is only asked about itself (--cfg job).
 
-
-def checked_launch(options: Options, *, cluster: bool = False) -> Launch:
-    """What verl will be started with, after every check. Raises LaunchError, ModelFault or PreflightFault."""
+    `write`: data files that must be converted are. Raises LaunchError, ModelFault or PreflightFault.
+    """
     begin = time.monotonic()
     record = load_record(RECORD)
     machine = look(os.environ)
     launch = plan_launch(options.words, record=record, environ=os.environ, gpus=len(machine.gpus), cluster=cluster)
-    for note in launch.notes:
-        tell(f"set: {note}")
-    found = _verified(record, options, settings=launch.settings)
     situation = Situation(
         settings=launch.settings,
         models=record.models,
@@ -150,7 +148,13 @@ def checked_launch(options: Options, *, cluster: bool = False) -> Launch:
         environ=launch.environ,
         release=launch.release,
     )
-    findings, prepared = _preflight(situation, options, cluster=cluster)
+    if launch.inspects:
+        return launch, situation
+    _refuse_alone(launch)
+    for note in launch.notes:
+        tell(f"set: {note}")
+    found = _verified(record, options, settings=launch.settings)
+    findings, prepared = _preflight(situation, options, write=write, cluster=cluster)
     if options.json:
         show_document({"models": document(found), "findings": [finding.document() for finding in findings]})
     for line in paragraphs(findings):
@@ -159,7 +163,17 @@ def checked_launch(options: Options, *, cluster: bool = False) -> Launch:
     for note in prepared.notes:
         tell(note)
     tell(f"checked in {time.monotonic() - begin:.1f} s")
-    return launch.with_overrides(prepared.overrides)
+    return launch.with_overrides(prepared.overrides), situation
+
+
+def _refuse_alone(launch: Launch) -> None:
+    """verl would say so after a minute: Total available GPUs … less than … desired (single_controller/ray/base.py)."""
+    nodes = launch.settings.number("trainer.nnodes") or 1
+    if nodes > 1 and launch.environ.get("RAY_ADDRESS") == "local":
+        raise LaunchError(
+            f"trainer.nnodes is {nodes:g}, and a training that `train` starts has this node alone",
+            hint="say `ray-head` here in place of `train`, and `ray-worker HOST` on the other nodes",
+        )
 
 
 def _verified(record: Record, options: Options, *, settings: Settings) -> dict[RecordedModel, tuple[Fault, ...]]:
@@ -180,24 +194,30 @@ def _verified(record: Record, options: Options, *, settings: Settings) -> dict[R
     return found
 
 
-def _preflight(situation: Situation, options: Options, *, cluster: bool) -> tuple[tuple[Finding, ...], data.Prepared]:
+def _preflight(
+    situation: Situation, options: Options, *, write: bool, cluster: bool
+) -> tuple[tuple[Finding, ...], data.Prepared]:
+    """Without a check, data files are still converted: verl could not read them otherwise."""
+    skip = frozenset({*CHECKS, *data.DATA_CHECKS}) if ALL in options.skip else options.skip
     if ALL in options.skip:
         tell("warning: no preflight: neither the machine nor the data are checked (--no-preflight=all)")
-        return (), data.Prepared(findings=(), overrides=(), notes=())
-    for name in sorted(options.skip):
-        tell(f"warning: check {name} is left out (--no-preflight={name})")
-    findings = preflight(situation, skip=options.skip, also=data.DATA_CHECKS)
-    prepared = data.prepare(
-        situation, columns=options.columns, scratch=_scratch(situation.environ, cluster=cluster), skip=options.skip
-    )
+    else:
+        for name in sorted(skip):
+            tell(f"warning: check {name} is left out (--no-preflight={name})")
+    findings = preflight(situation, skip=skip, also=data.DATA_CHECKS)
+    scratch = _scratch(situation.environ, cluster=cluster)
+    prepared = data.prepare(situation, columns=options.columns, scratch=scratch, skip=skip, write=write)
     return (*findings, *prepared.findings), prepared
 
 
-def _scratch(environ: Mapping[str, str], *, cluster: bool) -> Path:
-    """Where converted data files go: of a cluster, every node must see them."""
+def _scratch(environ: Mapping[str, str], *, cluster: bool) -> Path | None:
+    """Where converted data files go: of a cluster, every node must see them. None where nothing can be written."""
     if given := environ.get("BAKE_SCRATCH"):
         return Path(given)
-    return Path.cwd() / ".bake-data" if cluster else Path(tempfile.gettempdir()) / "bake-data"
+    try:
+        return Path.cwd() / ".bake-data" if cluster else Path(tempfile.gettempdir()) / "bake-data"
+    except FileNotFoundError:
+        return None
 
 
 def _refuse_errors(findings: Sequence[Finding]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from importlib import metadata
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from bake.entrypoint.amounts import size
 from bake.entrypoint.fault import report
+from bake.entrypoint.launch import PROFILE
 from bake.entrypoint.load import load_faults, static_faults
 from bake.entrypoint.speech import Parser, show, show_document
 from bake.entrypoint.tree import FolderTree
 from bake.entrypoint.verify import load_record, verify
-from bake.errors import ModelFault
+from bake.errors import ModelFault, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -38,8 +40,7 @@ def verify_word(words: Sequence[str]) -> None:
     options = _options(words)
     record = load_record(options.record)
     start = time.monotonic()
-    template = any("chat_template=" in override for override in record.overrides)
-    found = check_models(record, depth=options.level, root=options.root, chat_template=template)
+    found = check_models(record, depth=options.level, root=options.root, chat_template=_brings_template(record))
     if options.json:
         show_document(document(found))
     else:
@@ -50,11 +51,29 @@ def verify_word(words: Sequence[str]) -> None:
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = Parser("verify")
-    parser.add_argument("--level", choices=DEPTHS, default="quick")
+    level = default_level()
+    parser.add_argument("--level", choices=DEPTHS, default="quick" if level == "off" else level)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--root", type=Path, default=_ROOT)
     return parser.parse_args(list(words))
+
+
+def default_level() -> str:
+    """What BAKE_VERIFY says. Raises UsageError for another word."""
+    level = os.environ.get("BAKE_VERIFY") or "quick"
+    if level not in {*DEPTHS, "off"}:
+        raise UsageError(f"BAKE_VERIFY is {level!r} (expected quick, full, load or off)")
+    return level
+
+
+def _brings_template(record: Record) -> bool:
+    """Whether settings that every training of this image starts with bring a chat template, as far as can be told."""
+    try:
+        profile = PROFILE.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        profile = ""
+    return any("chat_template" in text for text in (*record.overrides, profile))
 
 
 def check_models(

@@ -6,7 +6,7 @@ import pytest
 
 from bake.entrypoint.finding import Finding
 from bake.entrypoint.machine import Machine
-from bake.entrypoint.preflight.cpus import Reservation, check_cpus, reservations
+from bake.entrypoint.preflight.cpus import Reservation, check_cpus, reservations, reserved_cpus
 from tests.entrypoint.preflight.situations import ROLLOUT, situation
 
 if TYPE_CHECKING:
@@ -105,3 +105,9 @@ def test_older_releases_reserve_for_the_trainer(release: tuple[int, int], expect
     settings = {"trainer.n_gpus_per_node": 4, f"{ROLLOUT}.mode": "async", f"{ROLLOUT}.tensor_model_parallel_size": 2}
 
     assert list(reservations(situation(settings, release=release))) == expected
+
+
+def test_a_cluster_reserves_for_the_trainer_once_and_for_workers_on_each_node() -> None:
+    here = situation({"trainer": {"n_gpus_per_node": 8, "nnodes": 3}}, release=(0, 8))
+
+    assert reserved_cpus(here, nodes=3) == 1 + 3 * 24
