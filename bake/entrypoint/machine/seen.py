@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 LIBRARY = "libnvidia-ml.so.1"
 """The container runtime puts it there from the host's driver."""
 
-_SECONDS = 10
-"""A healthy driver answers in milliseconds; without its persistence daemon it takes seconds to wake many GPUs."""
+_SECONDS = 60
+"""A healthy driver answers in milliseconds; without its persistence daemon it wakes many GPUs one after the other."""
 
 _Answer = TypeVar("_Answer")
 

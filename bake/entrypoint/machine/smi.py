@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bake.entrypoint.machine.gpu import Gpu
 
-_SECONDS = 4
+_SECONDS = 30
 _MIB = 1 << 20
 _FIELDS = ("index", "memory.total", "memory.free", "compute_cap", "driver_version", "uuid", "name")
 """The name comes last, since it alone may hold a comma."""

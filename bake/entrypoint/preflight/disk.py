@@ -93,10 +93,10 @@ def _kept(settings: Settings) -> int | None:
 
 def _room_findings(folder: str, there: Path, saved: Checkpoint | None) -> Iterator[Finding]:
     try:
-        free = shutil.disk_usage(there).free
+        total, _, free = shutil.disk_usage(there)
     except OSError:
         return
-    if saved is None or not saved.size:
+    if saved is None or not saved.size or not total:  # some file systems have no answer, and say 0
         return
     room, wanted = free // saved.size, saved.keep or _FEW
     if room >= wanted:
@@ -109,7 +109,8 @@ def _room_findings(folder: str, there: Path, saved: Checkpoint | None) -> Iterat
         f"{size(saved.size)}, and {kept}",
         why="verl stops while it saves, and leaves half a checkpoint: No space left on device",
         todo=f"mount a volume of at least {size(saved.size * wanted * 1.1)} there"
-        + ("" if saved.keep == 2 else "; trainer.max_actor_ckpt_to_keep=1 trainer.max_critic_ckpt_to_keep=1 keeps one"),
+        + ("" if saved.keep == 2 else "; trainer.max_actor_ckpt_to_keep=1 trainer.max_critic_ckpt_to_keep=1 keeps one")
+        + "; or trainer.save_freq=-1, which saves none",
     )
 
 

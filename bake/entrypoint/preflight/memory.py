@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bake.entrypoint.amounts import size
 from bake.entrypoint.finding import Finding
-from bake.entrypoint.preflight.asked import SECTIONS, Role, fraction, lora_rank, on_cuda, strategy, uses_critic
+from bake.entrypoint.preflight.asked import SECTIONS, Role, fraction, lora_rank, on_cuda, strategy, text, uses_critic
 from bake.entrypoint.preflight.engines import engine_section
 from bake.entrypoint.preflight.estimate import estimate
 from bake.entrypoint.preflight.part import PHASES, Phase
@@ -30,7 +30,7 @@ _PHASES: dict[Phase, str] = {
 
 def check_memory(situation: Situation) -> Iterator[Finding]:
     counted = estimate(situation)
-    if counted is None:
+    if counted is None or _adapts(situation):
         return
     memory = capacity(situation)
     if on_cuda(situation) and memory is not None:
@@ -38,6 +38,13 @@ def check_memory(situation: Situation) -> Iterator[Finding]:
         yield from _gpu_finding(situation, counted, memory)
     if situation.machine.memory is not None:
         yield from _host_finding(counted, situation.machine.memory)
+
+
+def _adapts(situation: Situation) -> bool:
+    """Up to 0.7 an adapter's folder alone makes LoRA of a training (workers/fsdp_workers.py); its rank is not read."""
+    folder = text(situation.settings, "actor_rollout_ref.model.lora_adapter_path")
+    old = situation.release is None or situation.release < (0, 8)
+    return bool(folder) and old and not lora_rank(situation.settings)
 
 
 def _gpu_finding(situation: Situation, counted: Estimate, memory: int) -> Iterator[Finding]:

@@ -73,7 +73,7 @@ def test_no_room_for_one_checkpoint_is_an_error(tmp_path: Path, monkeypatch: pyt
             "all are kept (trainer.max_actor_ckpt_to_keep=null)",
             why="verl stops while it saves, and leaves half a checkpoint: No space left on device",
             todo="mount a volume of at least 296.2 GiB there; trainer.max_actor_ckpt_to_keep=1 "
-            "trainer.max_critic_ckpt_to_keep=1 keeps one",
+            "trainer.max_critic_ckpt_to_keep=1 keeps one; or trainer.save_freq=-1, which saves none",
         )
     ]
 
@@ -84,8 +84,16 @@ def test_room_for_one_and_no_more_is_a_warning(tmp_path: Path, monkeypatch: pyte
     findings = found(tmp_path, {"trainer.max_actor_ckpt_to_keep": 1})
 
     assert [(finding.severity, finding.todo) for finding in findings] == [
-        ("warning", "mount a volume of at least 197.4 GiB there")
+        ("warning", "mount a volume of at least 197.4 GiB there; or trainer.save_freq=-1, which saves none")
     ]
+
+
+def test_a_file_system_that_does_not_tell_its_size_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free(monkeypatch, 0)
+
+    assert found(tmp_path, {}) == []
 
 
 def test_room_for_those_that_are_kept_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bake.entrypoint.finding import Finding
 from bake.entrypoint.machine import Machine
 from bake.entrypoint.preflight.memory import check_memory
@@ -107,6 +109,17 @@ def test_with_lora_there_is_less_to_say(tmp_path: Path) -> None:
         "in which the frozen weights lose nothing; or actor_rollout_ref.actor.strategy=fsdp2 "
         "actor_rollout_ref.actor.fsdp_config.offload_policy=True, which is slow"
     )
+
+
+@pytest.mark.parametrize(("release", "told"), [((0, 7), False), ((0, 8), True)])
+def test_an_adapter_s_folder_alone_is_lora_up_to_0_7(tmp_path: Path, release: tuple[int, int], *, told: bool) -> None:
+    model = bake(tmp_path, LLAMA_8B, llama_tensors())
+    tree = {**FSDP, **ONE, f"{MODEL}.lora_adapter_path": "/adapter"}
+    machine = Machine(gpus=gpus(1, memory=24 * GIB), memory=1000 * GIB)
+
+    here = situation(tree, models=(model,), machine=machine, root=tmp_path, release=release)
+
+    assert bool(list(check_memory(here))) is told
 
 
 def test_offload_that_a_node_cannot_hold_is_an_error(tmp_path: Path) -> None:
