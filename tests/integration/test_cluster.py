@@ -58,7 +58,8 @@ def test_two_nodes_train_as_one_and_both_end_with_verls_code(
     assert codes == (0, 0), "\n".join(said)[-8000:]
     assert f"cluster: all 2 nodes hold {trainer.model} sha256:" in said[0]
     assert "cluster: the training ended with code 0, and so does this worker" in said[1]
-    saved = tmp_path / "outputs" / "verl_examples" / "gsm8k" / "global_step_2" / "actor"
+    run = tmp_path / "outputs" / trainer.model.replace("@", "-") / "verl_examples" / "gsm8k"
+    saved = run / "global_step_2" / "actor"
     assert {path.name for path in saved.glob("model_*")} == {
         "model_world_size_2_rank_0.pt",
         "model_world_size_2_rank_1.pt",

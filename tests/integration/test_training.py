@@ -86,7 +86,7 @@ def test_the_image_trains_two_steps_and_leaves_a_checkpoint_in_the_mounted_folde
     assert ray
     assert "step:2 - " in text
     assert "verl_cpu: 21 tensors went to the rollout\n" in text
-    saved = outputs / "verl_examples" / "gsm8k"
+    saved = outputs / trainer.model.replace("@", "-") / "verl_examples" / "gsm8k"
     assert (saved / "latest_checkpointed_iteration.txt").read_text() == "2"
     assert {path.name for path in (saved / "global_step_2" / "actor").glob("*.pt")} == {
         "model_world_size_1_rank_0.pt",
