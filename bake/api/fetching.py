@@ -133,7 +133,7 @@ def _read_from(opened: Callable[[], BinaryIO], offset: int) -> Iterator[bytes]:
 
 
 def _patience(workspace: Workspace, workers: Workers) -> hub.Patience:
-    return replace(hub.Patience.from_environment(), sleep=workers.sleep, tell=workspace.progress.note)
+    return replace(hub.usual_patience(), sleep=workers.sleep, tell=workspace.progress.note)
 
 
 def _cached(model: LockedModel, file: RecordedFile) -> Path | None:

@@ -16,7 +16,7 @@ from bake.errors import ImageError, SourceError
 from bake.image import LAYER, LAYER_GZIP
 from bake.lock import LockedModel, ModelId
 from bake.record import Record
-from bake.registry import Patience, Reference, Registry
+from bake.registry import Reference, Registry, usual_patience
 from bake.rootfs import RootFS
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def open_registry(
         raise SourceError(
             f"{reference} is in a registry, and --offline allows no network", hint="run it without --offline"
         )
-    patience = replace(Patience.from_environment(tell=workspace.progress.note), sleep=sleep)
+    patience = replace(usual_patience(), sleep=sleep, tell=workspace.progress.note)
     with Registry.open(reference, access=access, patience=patience) as registry:
         yield registry
 

@@ -61,7 +61,7 @@ def with_known_layers(store: Store, model: LockedModel) -> LockedModel:
 def _resolve_hub(workspace: Workspace, model: LockedModel, *, commit: str | None) -> LockedModel:
     if workspace.offline:
         raise NetworkError(f"{model.id}: resolving {model.source} needs the network, and --offline allows none")
-    patience = replace(hub.Patience.from_environment(), tell=workspace.progress.note)
+    patience = replace(hub.usual_patience(), tell=workspace.progress.note)
     snapshot = hub.resolve(model.source.removeprefix("hf://"), commit or model.revision, patience=patience)
     chosen = _choose(model, snapshot.listing)
     snapshot.check(chosen.kept)

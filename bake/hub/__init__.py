@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 from bake.digest import Digest
 from bake.errors import SourceError
 from bake.hub.body import gather, prove_git_blob, read_body
-from bake.hub.refusal import TransientError, not_the_hub
-from bake.hub.request import Attempts, Patience, exchange, fetch_json
+from bake.hub.refusal import not_the_hub, transient
+from bake.hub.request import exchange, fetch_json, usual_patience
 from bake.hub.settings import cache_folder, endpoint, library, token_file
 from bake.hub.target import Target, api_target, file_target, is_commit
+from bake.patience import Attempts, Patience
 from bake.select import check_path
 from bake.snapshot import SourceFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["HubSnapshot", "Patience", "endpoint", "resolve", "token_file"]
+__all__ = ["HubSnapshot", "Patience", "endpoint", "resolve", "token_file", "usual_patience"]
 
 _REPO_ID = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 
@@ -40,7 +41,7 @@ class HubSnapshot:
     license: str | None = None
     gated: bool = False
     listing: tuple[SourceFile, ...] = ()
-    patience: Patience = field(default_factory=Patience.from_environment, repr=False, compare=False)
+    patience: Patience = field(default_factory=usual_patience, repr=False, compare=False)
     _git_oids: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -49,7 +50,7 @@ class HubSnapshot:
         _check_repo_id(repo_id)
         if not is_commit(commit):
             raise SourceError(f"hf://{repo_id}: expected a commit of 40 lower-case hex digits, found {commit!r}")
-        return cls(repo_id=repo_id, commit=commit, patience=patience or Patience.from_environment())
+        return cls(repo_id=repo_id, commit=commit, patience=patience or usual_patience())
 
     def check(self, kept: Iterable[SourceFile]) -> None:
         """Raises one SourceError that names every path that no image can hold."""
@@ -95,7 +96,7 @@ class HubSnapshot:
                     position += len(piece)
                     yield piece
                 if position < size:
-                    raise TransientError(f"the body ended at byte {position} of {size}")
+                    raise transient(f"the body ended at byte {position} of {size}")
 
 
 def resolve(repo_id: str, revision: str | None = None, *, patience: Patience | None = None) -> HubSnapshot:
@@ -105,7 +106,7 @@ def resolve(repo_id: str, revision: str | None = None, *, patience: Patience | N
     NetworkError.
     """
     _check_repo_id(repo_id)
-    patience = patience or Patience.from_environment()
+    patience = patience or usual_patience()
     asked = api_target(repo_id, "revision", revision or "main")
     about, _ = fetch_json(asked, patience)
     with _parsing(asked):

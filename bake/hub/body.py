@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from bake.errors import DigestError
-from bake.hub.refusal import TransientError, wrong_size
+from bake.hub.refusal import transient, wrong_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def read_body(response: Response, target: Target, *, offset: int, size: int) -> 
     """
     position, total = _extent(response)
     if position not in {0, offset}:
-        raise TransientError(f"asked for the bytes from {offset} on, and was sent those from {position} on")
+        raise transient(f"asked for the bytes from {offset} on, and was sent those from {position} on")
     if total is not None and total != size:
         raise wrong_size(target, expected=f"{size} bytes", found=f"{total}")
     for whole in response.iter_bytes():
@@ -74,5 +74,5 @@ def _extent(response: Response) -> tuple[int, int | None]:
         return 0, int(said) if said and said.isdecimal() else None
     found = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", ""))
     if found is None:
-        raise TransientError("answered 206 without saying which bytes")
+        raise transient("answered 206 without saying which bytes")
     return int(found["start"]), None if found["total"] == "*" else int(found["total"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from bake.errors import BakeError, DigestError, NetworkError, SourceError
 from bake.hub.settings import library
 from bake.hub.target import Target, host_of, is_commit
+from bake.patience import TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,13 +21,9 @@ _SECRET = re.compile(r"(?<=\?)[^\s'\"]+|\bhf_\w+|(?<=Bearer )\S+")
 _SIGN_IN = "`hf auth login`, or set HF_TOKEN"
 
 
-class TransientError(Exception):
-    """A request failed in a way that may pass; `wait` is how many seconds the server asks for."""
-
-    def __init__(self, what: str, *, wait: float = 0.0, hint: str | None = None) -> None:
-        super().__init__(what)
-        self.wait = wait
-        self.hint = hint or "check the network, the proxy settings and HF_ENDPOINT"
+def transient(what: str, *, wait: float = 0.0, hint: str | None = None) -> TransientError:
+    """A failure on the way to the Hub that may pass; `wait` is how many seconds it asks for."""
+    return TransientError(what, wait=wait, hint=hint or "check the network, the proxy settings and HF_ENDPOINT")
 
 
 def refusal(target: Target, *, status: int, url: str, headers: Mapping[str, str]) -> BakeError | TransientError:
@@ -35,13 +32,13 @@ def refusal(target: Target, *, status: int, url: str, headers: Mapping[str, str]
     if status == 416:
         return wrong_size(target, expected="more bytes than the Hub has", found="the end of its file")
     if status == 429:
-        return TransientError(
+        return transient(
             f"{host} answered 429 (too many requests)",
             wait=_wait(headers),
             hint=f"wait a while; a user may ask more often than a stranger: {_SIGN_IN}",
         )
     if status in _PASSING or host != target.host:  # elsewhere: a signed URL ran out, and the Hub signs another
-        return TransientError(f"{host} answered {status}", wait=_wait(headers))
+        return transient(f"{host} answered {status}", wait=_wait(headers))
     return _lasting(target, status=status, code=headers.get("x-error-code"), said=headers.get("x-error-message", ""))
 
 

@@ -3,73 +3,26 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
-import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from bake import __version__
-from bake.errors import NetworkError
 from bake.hub import settings
-from bake.hub.refusal import TransientError, not_the_hub, offline, redact, refusal, unusable_token
+from bake.hub.refusal import not_the_hub, offline, redact, refusal, transient, unusable_token
 from bake.hub.target import Target, host_of
+from bake.patience import Attempts, Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 _AUTHORIZATION = re.compile(r"Bearer [!-~]+")
 
-_log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How a request that failed is tried again: `tries` in a row without a byte gained, then it is given up.
-
-    The wait before the next try, in seconds, starts at `base` and doubles. A longer one that the server asks for is
-    kept, up to `longest`; the Hub counts requests in windows of 300 s.
-    """
-
-    tries: int = 5
-    base: float = 1.0
-    longest: float = 330.0
-    sleep: Callable[[float], object] = time.sleep
-    tell: Callable[[str], object] = _log.info
-
-    @classmethod
-    def from_environment(cls) -> Patience:
-        """BAKE_HUB_BACKOFF sets `base`."""
-        return cls(base=settings.backoff())
-
-
-@dataclass(slots=True)
-class Attempts:
-    """Counts the failures in a row, and waits after each."""
-
-    patience: Patience
-    label: str
-    failures: int = 0
-
-    @contextmanager
-    def once(self) -> Iterator[None]:
-        """One try: a failure that may pass is waited out, then the caller tries again. Raises NetworkError at last."""
-        try:
-            yield
-        except TransientError as error:
-            self.patience.sleep(self._wait_after(error))
-
-    def _wait_after(self, error: TransientError) -> float:
-        wait = max(error.wait, self.patience.base * 2.0**self.failures)
-        self.failures += 1
-        if self.failures >= self.patience.tries:
-            raise NetworkError(f"{self.label}: {error} ({self.failures} tries)", hint=error.hint) from error
-        if wait > self.patience.longest:
-            raise NetworkError(f"{self.label}: {error}, and asks to wait {wait:.0f} s", hint=error.hint) from error
-        self.patience.tell(f"{self.label}: {error}; next try in {wait:.1f} s")
-        return wait
+def usual_patience() -> Patience:
+    """BAKE_HUB_BACKOFF sets `base`. Raises UsageError."""
+    return Patience(base=settings.backoff())
 
 
 class Response(Protocol):
@@ -103,7 +56,7 @@ def exchange(target: Target, *, offset: int = 0) -> Iterator[Response]:
     except errors.OfflineModeIsEnabled as error:
         raise offline(target) from error
     except errors.HTTPError as error:
-        raise TransientError(f"{_host_of(error, target)}: {redact(str(error)) or type(error).__name__}") from error
+        raise transient(f"{_host_of(error, target)}: {redact(str(error)) or type(error).__name__}") from error
 
 
 def fetch_json(target: Target, patience: Patience) -> tuple[Any, str | None]:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from bake.digest import Digest
 from bake.errors import BakeError, DigestError, OutputError
 from bake.image import INDEX, LAYER, Descriptor, Image, ImageConfig, Manifest, Platform
+from bake.patience import Attempts, Patience
 from bake.registry.answer import LIMIT
 from bake.registry.blobs import download, download_part, has_blob
 from bake.registry.client import Client
@@ -26,7 +27,7 @@ from bake.registry.credentials import Credentials, Login, find_login
 from bake.registry.documents import Document, choose, fetch, put, resolve
 from bake.registry.network import Network, Timeouts
 from bake.registry.opening import find_origin, may_be_plain
-from bake.registry.patience import Attempts, Patience
+from bake.registry.patience import usual_patience
 from bake.registry.profiles import Profile, profile_of
 from bake.registry.reference import Reference
 from bake.registry.refusal import Access, Party, not_a_registry
@@ -54,6 +55,7 @@ __all__ = [
     "in_memory",
     "profile_of",
     "reopened",
+    "usual_patience",
 ]
 
 _OK = frozenset({200})
@@ -90,7 +92,7 @@ class Registry:
         NetworkError, and UsageError for settings of Docker, proxies or certificates that cannot be read.
         """
         plain_http = plain_http or may_be_plain(reference.host)
-        patience = patience or Patience.from_environment()
+        patience = patience or usual_patience()
         login = login or find_login(reference.host)
         network = Network(reference.host, connections=16, timeouts=timeouts or Timeouts())
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bake.digest import CHUNK
 from bake.errors import DigestError
-from bake.registry.patience import Attempts, TransientError
+from bake.patience import Attempts, TransientError
 from bake.registry.refusal import NOT_THE_SAME
 
 if TYPE_CHECKING:

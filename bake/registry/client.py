@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from bake.errors import NetworkError
+from bake.patience import Attempts, TransientError
 from bake.registry.answer import Answer, read_answer
 from bake.registry.network import unreached
-from bake.registry.patience import Attempts, TransientError
 from bake.registry.refusal import Party, asked_wait, denied, is_passing, refusal
 from bake.registry.tokens import Authorizer, LoginRefusedError
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from urllib3 import BaseHTTPResponse
 
+    from bake.patience import Patience
     from bake.registry.network import Network
-    from bake.registry.patience import Patience
 
     Body = Callable[[], Iterable[bytes | memoryview]]
 

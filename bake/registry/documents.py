@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from bake.digest import Digest
 from bake.errors import DigestError, ImageError
 from bake.image import INDEX, MANIFEST, Descriptor, Platform, parse_json, reading
+from bake.patience import Attempts
 from bake.registry.answer import LIMIT
-from bake.registry.patience import Attempts
 from bake.registry.refusal import NOT_THE_SAME, not_a_registry
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from bake import __version__
 from bake.errors import NetworkError, UsageError
-from bake.registry.patience import TransientError
+from bake.patience import TransientError
 from bake.registry.reference import is_loopback
 from bake.registry.words import redact
 

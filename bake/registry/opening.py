@@ -6,16 +6,16 @@ import os
 from typing import TYPE_CHECKING
 
 from bake.errors import NetworkError
+from bake.patience import Attempts, TransientError
 from bake.registry.answer import Answer, read_answer
-from bake.registry.patience import Attempts, TransientError
 from bake.registry.reference import DOCKER_HUB, is_loopback
 from bake.registry.refusal import asked_wait, is_passing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bake.patience import Patience
     from bake.registry.network import Network
-    from bake.registry.patience import Patience
 
 _HUB_HOST = "registry-1.docker.io"
 

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal
 
 from bake.errors import BakeError, DigestError, ImageError, NetworkError, OutputError, SourceError
-from bake.registry.patience import TransientError
+from bake.patience import TransientError
 from bake.registry.words import said
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bake.errors import BakeError, NetworkError, OutputError, SourceError
-from bake.registry.patience import TransientError
+from bake.patience import TransientError
 from bake.registry.refusal import not_a_registry
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from bake.errors import BakeError, DigestError, OutputError
 from bake.image import LAYER, Descriptor
+from bake.patience import Attempts, TransientError
 from bake.registry.blobs import has_blob
 from bake.registry.pace import Pace, position_in
-from bake.registry.patience import Attempts, TransientError
 from bake.registry.refusal import refusal, too_large
 from bake.registry.session import Session
 from bake.registry.words import said

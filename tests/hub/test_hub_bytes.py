@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bake.errors import DigestError
-from bake.hub import HubSnapshot, Patience, resolve
+from bake.hub import HubSnapshot, Patience, resolve, usual_patience
 from tests.hub.samples import CONFIG, FILES, REPO, WEIGHTS, Waits, read
 from tests.hub_server import FakeHub, git_oid
 
@@ -110,7 +110,7 @@ def test_a_stalled_body_is_given_up_and_continued(
 def test_the_environment_sets_the_first_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BAKE_HUB_BACKOFF", "0.01")
 
-    assert Patience.from_environment() == Patience(base=0.01)
+    assert usual_patience() == Patience(base=0.01)
 
 
 def test_a_git_file_with_other_bytes_is_caught(hub: FakeHub, snapshot: HubSnapshot) -> None:

@@ -19,8 +19,8 @@ import pytest
 from bake.digest import Digest
 from bake.errors import DigestError, ImageError, OutputError
 from bake.image import CONFIG, LAYER, MANIFEST, Descriptor, ImageConfig, Manifest
+from bake.patience import TransientError
 from bake.registry import Patience, Profile, Reference, Registry, in_memory
-from bake.registry.patience import TransientError
 from tests.registry.faults import PASSWORD, USER
 from tests.registry.samples import BLOB, BYTES, CHUNKED, Counted, encoded, fault_of, write_config
 
