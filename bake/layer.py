@@ -152,6 +152,17 @@ def members(layer: LayerPlan) -> Iterator[tuple[bytes, RecordedFile | None]]:
         yield (tar.file_header(path, size=file.size) if file else tar.directory_header(path)), file
 
 
+def offsets(layer: LayerPlan) -> dict[str, int]:
+    """Where each file's bytes begin in the tar, by the file's path below the folder."""
+    found, position = {}, 0
+    for header, file in members(layer):
+        position += len(header)
+        if file is not None:
+            found[file.path] = position
+            position += file.size + tar.padding(file.size)
+    return found
+
+
 def _put(content: bytes, sink: Sink, show: Callable[[bytes], object]) -> None:
     sink.write(content)
     show(content)

@@ -70,19 +70,6 @@ class LayerPlan:
         return tuple(sorted(found, key=tar.tree_order))
 
     @property
-    def offsets(self) -> dict[str, int]:
-        """Where each file's bytes begin in the tar, by the file's path below the folder."""
-        files = {self.target(file): file for file in self.files}
-        found, position = {}, 0
-        for path in sorted([*self.directories, *files], key=tar.tree_order):
-            if (file := files.get(path)) is None:
-                position += len(tar.directory_header(path))
-                continue
-            found[file.path] = position + len(tar.file_header(path, size=file.size))
-            position = found[file.path] + file.size + tar.padding(file.size)
-        return found
-
-    @property
     def key(self) -> Digest:
         """What decides the layer's bytes: the packer, and each file's path in the image, size and sha256."""
         content = [[self.target(file), file.size, file.digest.hex] for file in self.files]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bake import tar
 from bake.digest import Digest
 from bake.errors import LockError
+from bake.layer import offsets
 from bake.lock import Base, Lock, LockedLayer, LockedModel, ModelId
 from bake.plan import LARGE, MAX_LAYERS, PACKER, LayerPlan, is_weights, plan_image, plan_layers, remember_layers
 from bake.record import RecordedFile
@@ -391,6 +392,6 @@ def test_where_a_file_begins_in_its_layer_is_known_beforehand(files: dict[str, b
     layer = layer_of(files)
     tar = packed(layer, files)
 
-    found = {path: tar[start : start + len(files[path])] for path, start in layer.offsets.items()}
+    found = {path: tar[start : start + len(files[path])] for path, start in offsets(layer).items()}
 
     assert found == files

@@ -19,6 +19,7 @@ from bake.api.verified import base_layers
 from bake.api.workers import Workers, results
 from bake.digest import CHUNK
 from bake.errors import ImageError
+from bake.layer import offsets
 from bake.rootfs import plain
 from bake.select import check_path
 
@@ -124,7 +125,7 @@ def _fetch_parts(
 ) -> None:
     """Fetch each file alone, the largest first: where its bytes begin in its layer is known."""
     places = {
-        f"{layer.folder}/{path}": (blob, start) for layer, blob in weights for path, start in layer.offsets.items()
+        f"{layer.folder}/{path}": (blob, start) for layer, blob in weights for path, start in offsets(layer).items()
     }
 
     def fetch(file: RecordedFile) -> None:

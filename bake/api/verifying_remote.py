@@ -19,6 +19,7 @@ from bake.api.workers import Workers, results
 from bake.entrypoint.fault import FETCH_AGAIN, Fault
 from bake.errors import DigestError, ImageError
 from bake.image import LAYER, validate
+from bake.layer import offsets
 from bake.rootfs import RootFS
 
 if TYPE_CHECKING:
@@ -96,9 +97,9 @@ def _look_in(image: Image, blobs: RemoteBlobs) -> _Looked:
 
 def _places(layer: LayerPlan) -> Iterator[int]:
     """Where a layer's headers are, and its end, a byte early: tarfile looks at the last byte of the member before."""
-    end, offsets = 0, layer.offsets
+    end, starts = 0, offsets(layer)
     for file in layer.files:
-        start = offsets[file.path]
+        start = starts[file.path]
         yield max(0, start - len(tar.file_header(layer.target(file), size=file.size)) - 1)
         end = start + file.size + tar.padding(file.size)
     yield max(0, end - 1)
