@@ -8,6 +8,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,15 @@ def parse(content: bytes) -> object:
     NaN and Infinity pass: they are no JSON, yet real config.json files hold them and transformers reads them.
     """
     return _load(content, json.JSONDecoder())
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A file's JSON object; empty where there is none. What is wrong with a model's files, verify tells."""
+    try:
+        value = parse(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def parse_keys(content: bytes) -> Document:

@@ -7,6 +7,7 @@ a JSON header, and the tensors' bytes, which cover the rest of the file exactly:
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeGuard
 
@@ -15,6 +16,10 @@ from bake.entrypoint.fault import FETCH_AGAIN, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+READERS = 16
+"""Threads that read headers: they wait for the disk, not for a core."""
 
 MAX_HEADER = 100_000_000
 """The longest header, in bytes, that safetensors' own reader accepts."""
@@ -91,6 +96,17 @@ def read_shard(path: str, stream: BinaryIO, *, size: int) -> Shard:
         return _check(path, content, data_size=size - 8 - len(content))
     except HeaderError as error:
         return Shard(path=path, names=None, tensors=(), faults=_faults(path, [error.finding]))
+
+
+def read_shards(paths: Iterable[Path]) -> list[Shard]:
+    """The headers of several files, in their order. Raises OSError where one cannot be read."""
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(pool.map(_read_file, paths))
+
+
+def _read_file(path: Path) -> Shard:
+    with path.open("rb", buffering=0) as stream:
+        return read_shard(path.name, stream, size=path.stat().st_size)
 
 
 def _faults(path: str, findings: Iterable[Finding]) -> tuple[Fault, ...]:

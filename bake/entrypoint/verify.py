@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from bake.digest import stream_digest
 from bake.entrypoint.fault import FETCH_AGAIN, Fault
 from bake.entrypoint.listing import check_listing, check_pointer, extras
+from bake.entrypoint.shards import READERS
 from bake.entrypoint.structure import Content, check_structure, read_content
 from bake.errors import ImageError
 from bake.record import Record, RecordedFile, RecordedModel
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from bake.entrypoint.tree import Entry, Tree
 
 Level = Literal["quick", "full"]
-
-_READERS = 16
-"""Threads that read headers: they wait for the disk, not for a core."""
 
 _Answer = TypeVar("_Answer")
 
@@ -66,7 +64,7 @@ def verify(
         faults += extras(recorded, entries)
     if model and level == "full":
         faults += _digest_faults(recorded, _sound(files, faults), tree=tree, jobs=jobs or cores(), advance=advance)
-    contents = _each(lambda entry: read_content(entry, tree), _sound(files, faults), jobs=_READERS)
+    contents = _each(lambda entry: read_content(entry, tree), _sound(files, faults), jobs=READERS)
     faults += (answer for answer in contents if isinstance(answer, Fault))
     faults += check_structure(
         [answer for answer in contents if isinstance(answer, Content)],
@@ -85,7 +83,7 @@ def _listing_faults(
     check_modes: bool,
 ) -> list[Fault]:
     """Names, kinds, sizes and modes. A pointer's size is no fault of its own."""
-    answers = _each(lambda entry: check_pointer(entry, tree), files.values(), jobs=_READERS)
+    answers = _each(lambda entry: check_pointer(entry, tree), files.values(), jobs=READERS)
     faults = [answer for answer in answers if answer is not None]
     told = {fault.path for fault in faults}
     listing = check_listing(recorded, entries, check_modes=check_modes)

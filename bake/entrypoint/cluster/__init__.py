@@ -9,11 +9,11 @@ from __future__ import annotations
 import socket
 import sys
 from dataclasses import dataclass
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import bake
 from bake.entrypoint.fault import printable
+from bake.entrypoint.installed import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -53,16 +53,9 @@ def report_of(models: Iterable[RecordedModel], *, faults: Iterable[str], environ
 def _software(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return (
         ("Python", f"{sys.version_info.major}.{sys.version_info.minor}"),
-        *((name, _version(name)) for name in ("ray", "verl")),
+        *((name, version_of(name) or "absent") for name in ("ray", "verl")),
         ("RAY_AUTH_MODE", environ.get("RAY_AUTH_MODE", "disabled")),
     )
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "absent"
 
 
 def differences(expected: Report, found: Report) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bake.entrypoint.data.template import read_config
+from bake.entrypoint.document import read_object
 from bake.entrypoint.finding import Finding
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _positions(situation: Situation) -> float | None:
     if actor is None:
         return None
     own = situation.settings.number("actor_rollout_ref.model.override_config.max_position_embeddings")
-    config = read_config(situation.folder(actor) / "config.json")
+    config = read_object(situation.folder(actor) / "config.json")
     inner = config.get("text_config")
     inner = inner if isinstance(inner, dict) else {}
     found = own or config.get("max_position_embeddings") or inner.get("max_position_embeddings")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bake.entrypoint.data.table import one_line
-from bake.entrypoint.document import parse
+from bake.entrypoint.document import read_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def load_template(folder: Path, *, own: str | None, variables: Mapping[str, Any]
 
     Raises TemplateError for one that jinja cannot compile, ImportError without jinja2.
     """
-    config = read_config(folder / "tokenizer_config.json")
+    config = read_object(folder / "tokenizer_config.json")
     text = own or _text(folder, config)
     if text is None:
         return None
@@ -122,7 +122,7 @@ def _text(folder: Path, config: Mapping[str, Any]) -> str | None:
     return (
         _read(folder / "chat_template.jinja")
         or _default(config.get("chat_template"))
-        or _default(read_config(folder / "chat_template.json").get("chat_template"))
+        or _default(read_object(folder / "chat_template.json").get("chat_template"))
     )
 
 
@@ -136,7 +136,7 @@ def _default(value: object) -> str | None:
 
 def _special_tokens(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
     """verl makes the end of text the padding where a tokenizer has none (verl/utils/tokenizer.py)."""
-    named = {**read_config(folder / "special_tokens_map.json"), **config}
+    named = {**read_object(folder / "special_tokens_map.json"), **config}
     tokens = {name: token for name in SPECIAL if (token := _token(named.get(name))) is not None}
     if "eos_token" in tokens:
         tokens.setdefault("pad_token", tokens["eos_token"])
@@ -146,15 +146,6 @@ def _special_tokens(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
 def _token(value: object) -> str | None:
     content = value.get("content") if isinstance(value, dict) else value
     return content if isinstance(content, str) else None
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is none. What is wrong with the model's files, verify tells."""
-    try:
-        value = parse(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _read(path: Path) -> str | None:

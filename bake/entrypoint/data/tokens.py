@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bake.entrypoint.data.table import one_line
-from bake.entrypoint.data.template import Template, load_template, read_config
+from bake.entrypoint.data.template import Template, load_template
+from bake.entrypoint.document import read_object
 
 if TYPE_CHECKING:
     from bake.entrypoint.preflight.situation import Situation
@@ -56,7 +57,7 @@ def load_tokenizer(situation: Situation) -> Tokenizer:
 
 def _is_own_code(folder: Path) -> bool:
     """A class that comes with the model, or Mistral's own library, may need no template."""
-    return "auto_map" in read_config(folder / "tokenizer_config.json") or (folder / "tekken.json").is_file()
+    return "auto_map" in read_object(folder / "tokenizer_config.json") or (folder / "tekken.json").is_file()
 
 
 def _free(variables: dict[str, Any]) -> dict[str, Any]:

@@ -60,6 +60,8 @@ class Launch:
         """These after the user's own, so that they win. Raises LaunchError for a key that verl does not have."""
         from omegaconf.errors import OmegaConfBaseException
 
+        if not overrides:
+            return self
         try:
             composed = self.composed.with_overrides(overrides)
         except OmegaConfBaseException as error:

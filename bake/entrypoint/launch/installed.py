@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib import metadata
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
+from bake.entrypoint.installed import version_of
 from bake.errors import ImageError
 
 CONFIG_NAME = "ppo_trainer"
@@ -74,9 +74,6 @@ def _release(folder: Path) -> tuple[int, int] | None:
     try:
         text = (folder / "version/version").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        try:
-            text = metadata.version("verl")
-        except metadata.PackageNotFoundError:
-            return None
+        text = version_of("verl") or ""
     found = re.match(r"\s*(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from bake.entrypoint.document import read_object
 
 if TYPE_CHECKING:
     from bake.record import RecordedModel
@@ -34,11 +35,7 @@ def read_shape(model: RecordedModel | None) -> Shape:
     """
     if model is None:
         return Shape(heads=None, kv_heads=None, weights=0)
-    try:
-        document = json.loads((Path(model.path) / "config.json").read_bytes())
-    except (OSError, ValueError):
-        document = {}
-    config = document if isinstance(document, dict) else {}
+    config = read_object(Path(model.path) / "config.json")
     text = config.get("text_config")
     config = text if isinstance(text, dict) else config  # of a model that also sees
     heads = _count(config, "num_attention_heads", "n_head", "num_heads")

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bake.entrypoint.document import parse
+from bake.entrypoint.document import parse, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,14 +82,14 @@ class Documents:
 
 def read_documents(folder: Path) -> Documents:
     """Read a model's folder; never raises for what is in it."""
-    tokenizer, content = _object(folder / "tokenizer_config.json"), _bytes(folder / "tokenizer.json")
+    tokenizer, content = read_object(folder / "tokenizer_config.json"), _bytes(folder / "tokenizer.json")
     return Documents(
         folder=folder,
         names=frozenset(entry.name for entry in _scan(folder) if entry.is_file()),
-        config=_object(folder / "config.json"),
-        generation=_object(folder / "generation_config.json"),
+        config=read_object(folder / "config.json"),
+        generation=read_object(folder / "generation_config.json"),
         tokenizer=tokenizer,
-        special=_object(folder / "special_tokens_map.json"),
+        special=read_object(folder / "special_tokens_map.json"),
         added=_added_tokens(tokenizer, content),
         template=_template(tokenizer, folder),
         byte_level=_BYTE_LEVEL.search(content) is not None,
@@ -108,14 +108,6 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def _object(path: Path) -> Mapping[str, Any]:
-    try:
-        value = parse(_bytes(path))
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _is_json(path: Path) -> bool:
@@ -165,7 +157,7 @@ def _template(tokenizer: Mapping[str, Any], folder: Path) -> str | None:
     """As transformers' `save_chat_templates` and `ProcessorMixin` write it: four places, by age."""
     held = tokenizer.get("chat_template")
     several = held if isinstance(held, list) else []
-    texts = [held, _object(folder / "chat_template.json").get("chat_template")]
+    texts = [held, read_object(folder / "chat_template.json").get("chat_template")]
     texts += [entry.get("template") for entry in several if isinstance(entry, dict)]
     files = [folder / "chat_template.jinja", *sorted((folder / "additional_chat_templates").glob("*.jinja"))]
     texts += [_bytes(path).decode(errors="replace") for path in files]

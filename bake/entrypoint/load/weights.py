@@ -6,18 +6,16 @@ In the form of a state dict whose tensors lie on torch's meta device, so that a 
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from bake.entrypoint.fault import Fault
 from bake.entrypoint.load.storage import BIN, BIN_INDEX, INDEX, SINGLE
-from bake.entrypoint.shards import Shard, read_shard
+from bake.entrypoint.shards import read_shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-_READERS = 16
 _DTYPES = {
     "BOOL": "bool",
     "U8": "uint8",
@@ -89,8 +87,7 @@ def _shards(index: Path) -> list[Path]:
 def _from_headers(paths: list[Path]) -> dict[str, Any] | None:
     import torch
 
-    with ThreadPoolExecutor(_READERS) as pool:
-        shards = list(pool.map(_read, paths))
+    shards = read_shards(paths)
     if any(shard.faults for shard in shards):
         return None
     return {
@@ -98,11 +95,6 @@ def _from_headers(paths: list[Path]) -> dict[str, Any] | None:
         for shard in shards
         for tensor in shard.tensors
     }
-
-
-def _read(path: Path) -> Shard:
-    with path.open("rb", buffering=0) as stream:
-        return read_shard(path.name, stream, size=path.stat().st_size)
 
 
 def _from_pickles(paths: list[Path]) -> dict[str, Any]:

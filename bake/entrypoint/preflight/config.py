@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bake.entrypoint.document import read_object
 from bake.entrypoint.preflight.asked import MOST
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Shape:
 
 def read_shape(folder: Path) -> Shape:
     """Of a model that also sees, the part that reads and writes text."""
-    outer = _document(folder / "config.json")
+    outer = read_object(folder / "config.json")
     inner = outer.get("text_config")
     config = {**outer, **inner} if isinstance(inner, dict) else outer
     tied = config.get("tie_word_embeddings")
@@ -36,14 +36,6 @@ def read_shape(folder: Path) -> Shape:
         vocabulary=_count(config, "vocab_size"),
         tied=tied if isinstance(tied, bool) else None,
     )
-
-
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _count(config: dict[str, Any], *keys: str) -> int | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from bake.entrypoint.shards import read_shard
+from bake.entrypoint.shards import read_shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from bake.entrypoint.shards import Shard, Tensor
 
 _SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
-_READERS = 16
-"""Threads that wait for the disk."""
-
 _NUMBERS = frozenset({"F64", "F32", "F16", "BF16", "F8_E5M2", "F8_E4M3"})
 """Of these dtypes an element is a parameter. Packed integers hold several, so that such a model says nothing here."""
 
@@ -68,15 +64,9 @@ def _shards(folder: Path) -> Sequence[Shard]:
     try:
         names = sorted(path.name for path in folder.iterdir())
         chosen = [name for name in names if name == "model.safetensors"] or [n for n in names if _SHARD.fullmatch(n)]
-        with ThreadPoolExecutor(_READERS) as pool:
-            return list(pool.map(lambda name: _read(folder / name), chosen))
+        return read_shards(folder / name for name in chosen)
     except OSError:
         return []
-
-
-def _read(path: Path) -> Shard:
-    with path.open("rb") as stream:
-        return read_shard(path.name, stream, size=path.stat().st_size)
 
 
 def _count(tensors: Iterable[Tensor]) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from bake.entrypoint.cluster import report_of
 from bake.entrypoint.cluster.head import run_head
@@ -15,15 +14,14 @@ from bake.entrypoint.preflight.cpus import reserved_cpus
 from bake.entrypoint.speech import Parser, tell
 from bake.entrypoint.verify import load_record
 from bake.entrypoint.words.training import check, read_options, show_launch, start
-from bake.entrypoint.words.verifying import DEPTHS, RECORD, check_models, default_level, lines
+from bake.entrypoint.words.verifying import DEPTHS, RECORD, default_level, verified
 from bake.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bake.entrypoint.fault import Fault
-    from bake.entrypoint.words.verifying import Depth
-    from bake.record import Record, RecordedModel
+    from bake.record import RecordedModel
 
 
 def head_word(words: Sequence[str]) -> None:
@@ -61,20 +59,9 @@ def worker_word(words: Sequence[str]) -> None:
     parser.add_argument("--level", choices=[*DEPTHS, "off"], default=default_level())
     options = parser.parse_args(rest)
     record = load_record(RECORD)
-    found = _verified(record, options.level)
+    found = verified(record, level=options.level, chat_template=True)  # its settings are the head's to check
     own = report_of(record.models, faults=_short(found), environ=os.environ)
     sys.exit(run_worker(options.head, report=own, environ=os.environ, tell=tell, meeting=meeting))
-
-
-def _verified(record: Record, level: str) -> Mapping[RecordedModel, tuple[Fault, ...]]:
-    if level == "off":
-        tell("warning: the models are not verified (level off)")
-        return {}
-    begin = time.monotonic()
-    found = check_models(record, depth=cast("Depth", level), chat_template=True)  # its settings are the head's to check
-    for line in lines(found, depth=level, seconds=time.monotonic() - begin):
-        tell(line)
-    return found
 
 
 def _short(found: Mapping[RecordedModel, tuple[Fault, ...]]) -> tuple[str, ...]:

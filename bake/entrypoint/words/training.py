@@ -27,12 +27,10 @@ from bake.entrypoint.words.verifying import (
     DEPTHS,
     RECORD,
     Depth,
-    check_models,
-    check_statically,
     default_level,
     document,
-    lines,
     refuse,
+    verified,
 )
 from bake.errors import LaunchError, PreflightFault, UsageError
 
@@ -153,7 +151,7 @@ def check(options: Options, *, write: bool, cluster: bool = False) -> tuple[Laun
     _refuse_alone(launch)
     for note in launch.notes:
         tell(f"set: {note}")
-    found = _verified(record, options, settings=launch.settings)
+    found = _sound(record, options, settings=launch.settings)
     findings, prepared = _preflight(situation, options, write=write, cluster=cluster)
     if options.json:
         show_document({"models": document(found), "findings": [finding.document() for finding in findings]})
@@ -176,18 +174,10 @@ def _refuse_alone(launch: Launch) -> None:
         )
 
 
-def _verified(record: Record, options: Options, *, settings: Settings) -> dict[RecordedModel, tuple[Fault, ...]]:
-    if options.level == "off":
-        tell("warning: the models are not verified (level off)")
-        return dict.fromkeys(record.models, ())
-    begin = time.monotonic()
+def _sound(record: Record, options: Options, *, settings: Settings) -> dict[RecordedModel, tuple[Fault, ...]]:
+    """The models, which have no fault. Raises ModelFault."""
     template = settings.first(*_CHAT_TEMPLATES) is not None
-    found = check_models(record, depth=options.level, chat_template=template)
-    if options.level != "load":
-        static = check_statically(record, chat_template=template)
-        found = {model: faults or static[model] for model, faults in found.items()}
-    for line in lines(found, depth=options.level, seconds=time.monotonic() - begin):
-        tell(line)
+    found = verified(record, level=options.level, chat_template=template, statically=True)
     if options.json and any(found.values()):
         show_document({"models": document(found), "findings": []})
     refuse(found, hint=_STOPPED)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from bake.entrypoint.amounts import size
 from bake.entrypoint.fault import report
+from bake.entrypoint.installed import version_of
 from bake.entrypoint.launch import PROFILE
 from bake.entrypoint.load import load_faults, static_faults
-from bake.entrypoint.speech import Parser, show, show_document
+from bake.entrypoint.speech import Parser, show, show_document, tell
 from bake.entrypoint.tree import FolderTree
 from bake.entrypoint.verify import load_record, verify
 from bake.errors import ModelFault, UsageError
@@ -94,16 +94,30 @@ def _check(model: RecordedModel, *, depth: Depth, root: Path, chat_template: boo
     return load_faults(model, folder, chat_template=chat_template) if depth == "load" and not faults else faults
 
 
-def check_statically(record: Record, *, chat_template: bool) -> dict[RecordedModel, tuple[Fault, ...]]:
+def _check_statically(record: Record, *, chat_template: bool) -> dict[RecordedModel, tuple[Fault, ...]]:
     """What can be told of loading without transformers itself, in milliseconds: this runs before every training."""
-    try:
-        transformers = metadata.version("transformers")
-    except metadata.PackageNotFoundError:
-        transformers = None
+    transformers = version_of("transformers")
     return {
         model: static_faults(model, _folder(model, _ROOT), transformers=transformers, chat_template=chat_template)
         for model in record.models
     }
+
+
+def verified(
+    record: Record, *, level: Depth | Literal["off"], chat_template: bool, statically: bool = False
+) -> dict[RecordedModel, tuple[Fault, ...]]:
+    """The faults of every model, told on stderr. `statically`: also those that `load` would find, as far as it goes."""
+    if level == "off":
+        tell("warning: the models are not verified (level off)")
+        return dict.fromkeys(record.models, ())
+    begin = time.monotonic()
+    found = check_models(record, depth=level, chat_template=chat_template)
+    if statically and level != "load":
+        static = _check_statically(record, chat_template=chat_template)
+        found = {model: faults or static[model] for model, faults in found.items()}
+    for line in lines(found, depth=level, seconds=time.monotonic() - begin):
+        tell(line)
+    return found
 
 
 def _folder(model: RecordedModel, root: Path) -> Path:
