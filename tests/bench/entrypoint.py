@@ -17,17 +17,16 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import pyarrow as pa
 import pyarrow.parquet
 
-import bake
 from bake.digest import Digest
 from bake.record import Record, RecordedFile, RecordedModel, set_digest
 from tests.bench.measure import Table, compare, parser, report, run, scratch_folder
 from tests.bench.weights import write_model
+from tests.entrypoint.image import put_entrypoint
 
 MANY = 160
 MANY_SIZE = 4 << 30
 ROWS = 100_000
 TINY = Path(__file__).parents[1] / "models" / "tiny-llama"
-IN_IMAGE = ("__init__.py", "errors.py", "digest.py", "record.py", "entrypoint")
 
 
 def main() -> None:
@@ -66,13 +65,7 @@ def write_image(root: Path) -> Path:
 
     The digests are made up: `quick` reads no weights, and so compares none.
     """
-    package = root / "opt/bake/bake"
-    package.mkdir(parents=True)
-    source = Path(bake.__file__).parent
-    for name in IN_IMAGE:
-        copy = shutil.copytree if (source / name).is_dir() else shutil.copy
-        copy(source / name, package / name)
-    (root / "opt/bake/__main__.py").write_text("from bake.entrypoint.__main__ import run\n\nrun()\n", "utf-8")
+    put_entrypoint(root)
     model = root / "model"
     write_model(model, shards=MANY, shard_size=MANY_SIZE, sparse=True)
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):

@@ -18,9 +18,9 @@ import bake
 from bake.entrypoint.__main__ import USAGE
 from bake.record import Record, RecordedModel
 from tests.entrypoint.files import recorded, write
+from tests.entrypoint.image import put_entrypoint
 from tests.entrypoint.load.folders import tiny_llama, with_keys
 
-IN_IMAGE = ("__init__.py", "errors.py", "digest.py", "record.py", "entrypoint")
 ROOT = Path(bake.__file__).parents[1]
 IMPORTED = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
@@ -73,19 +73,13 @@ class Image:
 
 
 def make_image(root: Path, *names: str) -> Image:
-    package = root / "opt/bake/bake"
-    package.mkdir(parents=True)
-    source = Path(bake.__file__).parent
-    for name in IN_IMAGE:
-        copy = shutil.copytree if (source / name).is_dir() else shutil.copy
-        copy(source / name, package / name)
+    put_entrypoint(root)
     models = tuple(
         replace(recorded(FILES, path=str(write(root / "models" / name, FILES))), name=name) for name in names
     )
     write(
         root,
         {
-            "opt/bake/__main__.py": b"from bake.entrypoint.__main__ import run\n\nrun()\n",
             "opt/bake/record.json": Record(models=models).dumps(),
             "wheels/flash_attn/__init__.py": b"",
             "wheels/verl/__init__.py": b"",
