@@ -16,11 +16,12 @@ from bake.errors import UsageError
 DOCKER_HUB = "docker.io"
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?")
+_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::(?P<port>[0-9]+))?")
 _PART = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _HEX = re.compile(r"[0-9a-f]{64}")
 _LONGEST = 255
+_LAST_PORT = 65535
 _FORM = "it is written HOST/REPOSITORY:TAG, as in ghcr.io/org/llama3-8b:v1.0.0"
 
 
@@ -95,8 +96,12 @@ def _split_host(name: str) -> tuple[str, str]:
 
 
 def _check_host(text: str, host: str) -> None:
-    if not _HOST.fullmatch(host):
+    found = _HOST.fullmatch(host)
+    if found is None:
         raise _fault(text, f"{host!r} is no host", hint=_FORM)
+    port = (found["port"] or "1").lstrip("0")
+    if not port or len(port) > 5 or int(port) > _LAST_PORT:
+        raise _fault(text, f"{host!r}: expected a port from 1 to {_LAST_PORT}", hint=_FORM)
 
 
 def _check_repository(text: str, repository: str) -> None:

@@ -17,12 +17,13 @@ from tests.registry.samples import fault_of
 HEX = "0123456789abcdef" * 4
 
 PARTS = st.from_regex(r"[a-z0-9]{1,8}((\.|_|__|-{1,3})[a-z0-9]{1,8}){0,2}", fullmatch=True)
+PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6553[0-5])"
 HOSTS = st.one_of(
     st.just("docker.io"),
     st.just("localhost"),
-    st.from_regex(r"[a-z0-9]{1,8}(\.[a-z0-9]{1,8}){1,3}(:[1-9][0-9]{0,4})?", fullmatch=True),
-    st.from_regex(r"[a-z0-9]{1,8}:[1-9][0-9]{0,4}", fullmatch=True),
-    st.from_regex(r"\[[0-9a-f]{1,4}(:[0-9a-f]{1,4}){2,7}\](:[1-9][0-9]{0,4})?", fullmatch=True),
+    st.from_regex(rf"[a-z0-9]{{1,8}}(\.[a-z0-9]{{1,8}}){{1,3}}(:{PORT})?", fullmatch=True),
+    st.from_regex(rf"[a-z0-9]{{1,8}}:{PORT}", fullmatch=True),
+    st.from_regex(rf"\[[0-9a-f]{{1,4}}(:[0-9a-f]{{1,4}}){{2,7}}\](:{PORT})?", fullmatch=True),
 )
 TAGS = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", fullmatch=True)
 DIGESTS = st.binary(max_size=8).map(Digest.of)
@@ -69,6 +70,12 @@ def test_what_is_left_out_is_filled_in_as_docker_does(text: str, expected: str) 
         ("ghcr.io/org//name", "not a reference: 'ghcr.io/org//name': 'org//name' is no repository", None),
         ("ghcr.io/org/name:", "not a reference: 'ghcr.io/org/name:': '' is no tag", None),
         ("ghcr.io/org/name:-v1", "not a reference: 'ghcr.io/org/name:-v1': '-v1' is no tag", None),
+        (
+            "ghcr.io:65536/org/name",
+            "not a reference: 'ghcr.io:65536/org/name': 'ghcr.io:65536': expected a port from 1 to 65535",
+            None,
+        ),
+        ("h:0/name", "not a reference: 'h:0/name': 'h:0': expected a port from 1 to 65535", None),
         (
             HEX,
             f"not a reference: '{HEX}': 64 hex digits are no repository",
