@@ -43,7 +43,7 @@ def head_word(words: Sequence[str]) -> None:
         nodes=nodes,
         gpus_per_node=_whole(launch.settings.number("trainer.n_gpus_per_node")),
         cpus=reserved_cpus(situation, nodes=nodes),
-        report=report_of(load_record(RECORD).models, faults=(), environ=launch.environ),
+        report=report_of(situation.models, faults=(), environ=launch.environ),
         environ=launch.environ,
         tell=tell,
         meeting=meeting,
