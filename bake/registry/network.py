@@ -36,6 +36,10 @@ _OWN = {"user-agent": f"bake/{__version__}", "accept-encoding": "identity"}
 _REACH = "check the network and the proxy settings (HTTPS_PROXY, NO_PROXY)"
 
 
+class NoTlsError(NetworkError):
+    """A host that was spoken to over TLS answers without it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
     """Seconds to wait for a connection, which is also how long a piece of a body may take to leave; and for an answer.
@@ -154,7 +158,7 @@ def unreached(url: str, error: Exception) -> TransientError | NetworkError:
                 f"{host}/ca.crt as for Docker",
             )
         case exceptions.SSLError() if "WRONG_VERSION_NUMBER" in str(error) or "record layer failure" in str(error):
-            return NetworkError(
+            return NoTlsError(
                 f"{host} answers without TLS",
                 hint=f"if that is meant to be so, and the line is safe: BAKE_PLAIN_HTTP={host}",
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bake.errors import NetworkError
 from bake.patience import Attempts, TransientError
 from bake.registry.answer import Answer, read_answer
+from bake.registry.network import NoTlsError
 from bake.registry.reference import DOCKER_HUB, is_loopback
 from bake.registry.refusal import asked_wait, is_passing
 
@@ -52,15 +53,23 @@ def _origins(host: str, *, plain_http: bool) -> Sequence[str]:
 
 
 def _knock(origins: Sequence[str], network: Network) -> tuple[str, Answer]:
-    """The first origin that answers as a registry would; a server of TLS answers plain HTTP with 400, or hangs up."""
+    """The first origin that answers as a registry would; a server of TLS answers plain HTTP with 400, or hangs up.
+
+    A server without TLS that only failed to answer in time is no server of TLS: that failure counts.
+    """
+    failed: TransientError | None = None
     for origin in origins[:-1]:
         try:
             answer = _get(origin, network)
-        except TransientError:
+        except TransientError as error:
+            failed = error
             continue
         if answer.status != 400:
             return origin, answer
-    return origins[-1], _get(origins[-1], network)
+    try:
+        return origins[-1], _get(origins[-1], network)
+    except NoTlsError as error:
+        raise failed or error from None
 
 
 def _get(origin: str, network: Network) -> Answer:

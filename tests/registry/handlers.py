@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("content-length", 0))
         wanted = size if self.fault.cut is None else min(self.fault.cut, size)
         self.body = self.rfile.read(wanted)
-        if self.fault.cut is not None:
+        if self.fault.cut is not None or len(self.body) < wanted:  # cut on purpose, or by a client that was killed
             self.take_partial()
             raise _HungUpError
 

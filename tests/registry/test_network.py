@@ -11,7 +11,7 @@ import pytest
 
 from bake.errors import NetworkError, UsageError
 from bake.registry import Reference, Registry, Timeouts
-from bake.registry.network import Network, proxy_of
+from bake.registry.network import Network, NoTlsError, proxy_of
 from tests.registry.faults import PASSWORD, USER, basic
 from tests.registry.samples import BLOB, BYTES, NAME, Waits, encoded, fault_of, open_at, push, read, write_config
 from tests.registry.server import FakeRegistry
@@ -120,11 +120,19 @@ def test_a_registry_that_says_nothing_more_is_given_up(registry: FakeRegistry, w
     registry.fault("HEAD *", times=9, silent=True)
 
     with pytest.raises(NetworkError) as caught:
-        push(registry, waits, timeouts=Timeouts(connect=5, answer=0.05))
+        push(registry, waits, timeouts=Timeouts(connect=5, answer=0.5))
 
     assert caught.value.message == (
         f"{registry.host}/{NAME}: blob {BLOB.digest}: {registry.host} sends nothing more (4 tries)"
     )
+
+
+def test_a_registry_on_loopback_that_is_slow_at_first_is_asked_again(registry: FakeRegistry, waits: Waits) -> None:
+    registry.fault("GET /v2/", silent=True)
+
+    push(registry, waits, timeouts=Timeouts(connect=5, answer=0.5))
+
+    assert waits.seconds == [1.0]
 
 
 def test_a_proxy_carries_it_all(registry: FakeRegistry, waits: Waits, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +169,7 @@ def test_a_registry_without_tls_is_told_with_what_to_set(registry: FakeRegistry)
         network.send("GET", f"https://{registry.host}/v2/")
 
     assert fault_of(caught.value) == (
-        NetworkError,
+        NoTlsError,
         f"{registry.host} answers without TLS",
         f"if that is meant to be so, and the line is safe: BAKE_PLAIN_HTTP={registry.host}",
     )
