@@ -18,11 +18,17 @@ def watch(address: str) -> None:
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     before = None
     while True:
-        line = json.dumps([_document(node) for node in ray.nodes() if node["Alive"]])
+        line = json.dumps(alive(ray.nodes()))
         if line != before:
             print(line, flush=True)  # noqa: T201 - this program's result
             before = line
         time.sleep(0.5)
+
+
+def alive(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The nodes of `ray.nodes()` that live, by name and address: Ray's own order is another from run to run."""
+    found = [_document(node) for node in nodes if node["Alive"]]
+    return sorted(found, key=lambda node: (node["host"], node["address"]))
 
 
 def _document(node: dict[str, Any]) -> dict[str, Any]:
