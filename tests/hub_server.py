@@ -18,7 +18,6 @@ import json
 import re
 import socket
 import threading
-import time
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -95,6 +94,7 @@ class FakeHub:
         self._repos: dict[str, _Repo] = {}
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
+        self.stopping = threading.Event()
         self._hub = _Server(self, "hub")
         self._cdn = _Server(self, "cdn")
 
@@ -104,6 +104,7 @@ class FakeHub:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stopping.set()
         self._hub.stop()
         self._cdn.stop()
 
@@ -154,6 +155,11 @@ class FakeHub:
         with self._lock:
             self._faults.append(fault)
         return fault
+
+    def mend(self) -> None:
+        """Nothing goes wrong any more."""
+        with self._lock:
+            self._faults.clear()
 
     def requested(self, glob: str) -> list[Request]:
         """The logged requests whose host and path fit `glob`."""
@@ -236,7 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
                 range=self.headers.get("range"),
             )
         )
-        time.sleep(self.fault.slow)
+        self.hub.stopping.wait(self.fault.slow)
         if self.fault.status is not None:
             self.refuse(self.fault.status, **self.fault.headers)
         else:

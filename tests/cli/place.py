@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BAKE = str(Path(sys.executable).with_name("bake"))
+SOON = 15.0
+"""Seconds in which an interrupted bake has ended, on a busy machine too; what it waits for takes a minute or more."""
+
 EMPTY_LOCK = "version = 1\n"
 TINY = Path(__file__).parents[1] / "models" / "tiny-llama"
 

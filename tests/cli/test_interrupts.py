@@ -17,7 +17,7 @@ import pytest
 from bake.digest import Digest
 from bake.lock.parse import parse
 from bake.store import Store, building
-from tests.cli.place import EMPTY_LOCK, Bake, Place, Ran, Started, finish, whole
+from tests.cli.place import EMPTY_LOCK, SOON, Bake, Place, Ran, Started, finish, whole
 from tests.entrypoint.files import safetensors, shard
 
 if TYPE_CHECKING:
@@ -223,10 +223,10 @@ def test_ctrl_c_ends_soon_and_says_so(place: Place, bake: Bake, words: tuple[str
 
     assert (ran.code, ran.out) == (130, "")
     assert ran.err == INTERRUPTED
-    assert time.monotonic() - since < 2
+    assert time.monotonic() - since < SOON
 
 
-def grow(path: Path, size: int = 40 << 30) -> None:
+def grow(path: Path, size: int = 1 << 40) -> None:
     """Make a shard so large, of holes, that no machine reads it within seconds."""
     head = f'{{"t1":{{"dtype":"U8","shape":[{size}],"data_offsets":[0,{size}]}}}}'.encode()
     with path.open("wb") as stream:
@@ -237,7 +237,7 @@ def grow(path: Path, size: int = 40 << 30) -> None:
 def test_ctrl_c_while_a_folder_is_verified_ends_soon(place: Place, bake: Bake) -> None:
     folder = place.add_large_model(LARGE)
     bake("-q", "add", "tiny@v1", "dir://m")
-    grow(folder / "part-1.safetensors", size=4 << 30)
+    grow(folder / "part-1.safetensors", size=1 << 40)
     size = (folder / "part-1.safetensors").stat().st_size
     place.write_lock(locked_as_large(place.lock.read_text(), size))
     started = place.start("verify", "m", "--level", "full")
@@ -247,12 +247,12 @@ def test_ctrl_c_while_a_folder_is_verified_ends_soon(place: Place, bake: Bake) -
     ran = stopped(started, signal.SIGINT, after=0.3)
 
     assert (ran.code, ran.err) == (130, INTERRUPTED)
-    assert time.monotonic() - since < 2
+    assert time.monotonic() - since < SOON
 
 
 def test_ctrl_c_while_the_hub_is_silent_ends_soon(hub: FakeHub, place: Place, bake: Bake) -> None:
     assert bake("-q", "add", "tiny@v1", "hf://org/name").code == 0
-    hub.fault("cdn/*", times=10, slow=2.5)
+    hub.fault("cdn/*", times=10, slow=60)
     started = place.start("build", "tiny@v1")
     once_it_says(started, "tiny@v1: packing")
 
@@ -260,7 +260,7 @@ def test_ctrl_c_while_the_hub_is_silent_ends_soon(hub: FakeHub, place: Place, ba
     ran = stopped(started, signal.SIGINT, after=0.3)
 
     assert (ran.code, ran.err) == (130, INTERRUPTED)
-    assert time.monotonic() - since < 2
+    assert time.monotonic() - since < SOON
 
 
 def test_ctrl_c_while_the_hub_asks_to_wait_ends_soon(hub: FakeHub, place: Place, bake: Bake) -> None:
@@ -273,7 +273,7 @@ def test_ctrl_c_while_the_hub_asks_to_wait_ends_soon(hub: FakeHub, place: Place,
     ran = stopped(started, signal.SIGINT, after=0.3)
 
     assert (ran.code, ran.err) == (130, INTERRUPTED)
-    assert time.monotonic() - since < 2
+    assert time.monotonic() - since < SOON
 
 
 def test_a_lock_that_is_held_is_waited_for_and_ctrl_c_ends_the_wait(place: Place) -> None:
@@ -285,7 +285,7 @@ def test_a_lock_that_is_held_is_waited_for_and_ctrl_c_ends_the_wait(place: Place
         ran = stopped(started, signal.SIGINT, after=0.1)
 
     assert (ran.code, ran.out, ran.err) == (130, "", INTERRUPTED)
-    assert time.monotonic() - since < 2
+    assert time.monotonic() - since < SOON
 
 
 def test_an_output_that_is_held_is_waited_for_and_then_written(tiny: Place) -> None:
@@ -302,11 +302,12 @@ def test_a_stopped_fetch_goes_on_where_it_was(hub: FakeHub, place: Place, bake: 
     hub.add_repo("org/large", {"config.json": b"{}", "model.safetensors": large})
     assert bake("-q", "add", "tiny@v1", "hf://org/large").code == 0
     hub.fault("cdn/*", times=1, cut=30 << 20)
-    hub.fault("cdn/*", times=1, slow=2.5)
+    hub.fault("cdn/*", times=1, slow=60)
     started = place.start("build", "tiny@v1")
     wait_for_bytes(place.store / "partial", 20 << 20)
 
     stopped(started, signal.SIGKILL, after=0.0)
+    hub.mend()
     hub.requests.clear()
 
     assert bake("-q", "build", "tiny@v1").code == 0

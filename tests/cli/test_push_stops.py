@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.place import SOON
 from tests.cli.pushed import NAME, broken_tags, faults_in, image_in, reference, tags_in, weights_sent
 from tests.cli.test_interrupts import INTERRUPTED, once_it_says, stopped
 
@@ -131,7 +132,7 @@ def test_ctrl_c_while_the_registry_is_silent_ends_soon(large: Place, registry: F
     ran = stopped(started, signal.SIGINT, after=0.5)
 
     assert (ran.code, ran.out, ran.err) == (130, "", INTERRUPTED)
-    assert time.monotonic() - since < 2.5
+    assert time.monotonic() - since < SOON
     assert tags_in(registry) == []
 
 
@@ -144,14 +145,14 @@ def test_ctrl_c_while_the_registry_asks_to_wait_ends_soon(large: Place, registry
     ran = stopped(started, signal.SIGINT, after=0.3)
 
     assert (ran.code, ran.err.splitlines()[-1]) == (130, "interrupted")
-    assert time.monotonic() - since < 2.5
+    assert time.monotonic() - since < SOON
 
 
 def test_ctrl_c_while_the_hub_is_silent_ends_soon(
     hub: FakeHub, place: Place, bake: Bake, registry: FakeRegistry
 ) -> None:
     assert bake("-q", "add", "tiny@v1", "hf://org/name").code == 0
-    hub.fault("cdn/*", times=10, slow=2.5)
+    hub.fault("cdn/*", times=10, slow=60)
     started = place.start("push", "tiny@v1", reference(registry))
     once_it_says(started, "pushing")
 
@@ -159,7 +160,7 @@ def test_ctrl_c_while_the_hub_is_silent_ends_soon(
     ran = stopped(started, signal.SIGINT, after=0.3)
 
     assert (ran.code, ran.err.splitlines()[-1]) == (130, "interrupted")
-    assert time.monotonic() - since < 2.5
+    assert time.monotonic() - since < SOON
     assert tags_in(registry) == []
 
 
