@@ -61,16 +61,18 @@ class HubSnapshot:
                 hint="leave them out with an exclude glob",
             )
 
-    def stream(self, path: str, *, size: int, offset: int = 0) -> Iterator[bytes]:
-        """The file's bytes from `offset` up to `size`, in chunks of about 1 MiB, whatever breaks meanwhile.
+    def stream(self, path: str, *, size: int, offset: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The bytes of a file of `size` from `offset` up to its end or `stop`, in chunks of about 1 MiB.
+
+        Whatever breaks meanwhile is taken up again.
 
         The caller proves an LFS file by its sha256. A file that git itself holds is proven here, by its git object id,
         where it was listed and is read from its start; that fault is raised after the last chunk. Raises DigestError
         for other bytes or another size, SourceError for a file that may not be had, and NetworkError.
         """
-        pieces = self._pieces(path, size=size, offset=offset)
+        pieces = self._pieces(path, size=size, offset=offset, stop=stop)
         oid = self._git_oids.get(path)
-        if oid is not None and offset == 0:
+        if oid is not None and offset == 0 and stop in {None, size}:
             pieces = prove_git_blob(pieces, size=size, oid=oid, label=f"hf://{self.repo_id}/{path}")
         return gather(pieces)
 
@@ -84,19 +86,23 @@ class HubSnapshot:
             return None
         return Path(found) if isinstance(found, str) else None
 
-    def _pieces(self, path: str, *, size: int, offset: int) -> Iterator[bytes]:
+    def _pieces(self, path: str, *, size: int, offset: int, stop: int | None) -> Iterator[bytes]:
         """The bytes as they arrive. A body that breaks is continued at the byte where it broke."""
+        end = size if stop is None else stop
         target = file_target(self.repo_id, self.commit, path)
         attempts = Attempts(self.patience, target.label)
         position = offset
-        while position < size:
-            with attempts.once(), exchange(target, offset=position) as response:
+        while position < end:
+            with attempts.once(), exchange(target, offset=position, stop=stop) as response:
                 for piece in read_body(response, target, offset=position, size=size):
                     attempts.failures = 0
-                    position += len(piece)
-                    yield piece
-                if position < size:
-                    raise transient(f"the body ended at byte {position} of {size}")
+                    wanted = piece[: end - position]  # a server that ignores Range sends more
+                    position += len(wanted)
+                    yield wanted
+                    if position == end and end < size:
+                        break
+                if position < end:
+                    raise transient(f"the body ended at byte {position} of {end}")
 
 
 def resolve(repo_id: str, revision: str | None = None, *, patience: Patience | None = None) -> HubSnapshot:

@@ -41,12 +41,15 @@ class Response(Protocol):
 
 
 @contextmanager
-def exchange(target: Target, *, offset: int = 0) -> Iterator[Response]:
-    """One GET whose answer is good. Raises TransientError for what may pass, and a BakeError for what will not."""
+def exchange(target: Target, *, offset: int = 0, stop: int | None = None) -> Iterator[Response]:
+    """One GET whose answer is good, of the bytes from `offset` on, or up to `stop`.
+
+    Raises TransientError for what may pass, and a BakeError for what will not.
+    """
     if settings.offline():
         raise offline(target)
     errors = settings.library("errors")
-    headers = _headers() | ({"range": f"bytes={offset}-"} if offset else {})
+    headers = _headers() | _range(offset, stop)
     try:
         with _open(target.url, headers) as response:
             status = response.status_code
@@ -57,6 +60,13 @@ def exchange(target: Target, *, offset: int = 0) -> Iterator[Response]:
         raise offline(target) from error
     except errors.HTTPError as error:
         raise transient(f"{_host_of(error, target)}: {redact(str(error)) or type(error).__name__}") from error
+
+
+def _range(offset: int, stop: int | None) -> dict[str, str]:
+    """The header that asks for a part of a file (RFC 9110, 14.2: its last byte is counted in); none for all of it."""
+    if not offset and stop is None:
+        return {}
+    return {"range": f"bytes={offset}-{'' if stop is None else stop - 1}"}
 
 
 def fetch_json(target: Target, patience: Patience) -> tuple[Any, str | None]:

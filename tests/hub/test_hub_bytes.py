@@ -44,6 +44,29 @@ def test_a_server_that_ignores_range_is_read_from_its_start(hub: FakeHub, snapsh
     assert read(snapshot, path, offset=20) == FILES[path][20:]
 
 
+def test_a_part_is_asked_for_as_a_range_with_its_last_byte(hub: FakeHub, snapshot: HubSnapshot) -> None:
+    pieces = list(snapshot.stream("model.safetensors", size=len(WEIGHTS), offset=100, stop=200))
+
+    assert b"".join(pieces) == WEIGHTS[100:200]
+    assert [request.range for request in hub.requested("cdn/*")] == ["bytes=100-199"]
+
+
+@pytest.mark.parametrize("path", ["config.json", "model.safetensors"])
+def test_a_part_of_what_a_server_sends_whole_is_no_more_than_was_asked_for(
+    hub: FakeHub, snapshot: HubSnapshot, path: str
+) -> None:
+    hub.fault("*", times=9, ignore_range=True)
+
+    assert b"".join(snapshot.stream(path, size=len(FILES[path]), offset=2, stop=9)) == FILES[path][2:9]
+
+
+def test_a_part_that_breaks_is_continued(hub: FakeHub, snapshot: HubSnapshot) -> None:
+    hub.fault("cdn/*", cut=60)
+
+    assert b"".join(snapshot.stream("model.safetensors", size=len(WEIGHTS), stop=200)) == WEIGHTS[:200]
+    assert [request.range for request in hub.requested("cdn/*")] == ["bytes=0-199", "bytes=60-199"]
+
+
 def test_a_cut_body_is_continued_at_the_byte_where_it_broke(hub: FakeHub, snapshot: HubSnapshot, waits: Waits) -> None:
     hub.fault("cdn/*", times=3, cut=900_000)
 
