@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bake.units import count_text, size_text, time_text
+from bake.units import count_text, parse_size, size_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,24 @@ def test_counts_agree_with_their_noun(count: int, expected: str) -> None:
 )
 def test_times_are_read_at_a_glance(seconds: float, text: str) -> None:
     assert time_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("5GB", 5 * 10**9),
+        ("5 gB", 5 * 10**9),
+        ("1.5GiB", 3 << 29),
+        ("200MB", 200 * 10**6),
+        ("800kB", 800_000),
+        ("2TiB", 2 << 40),
+    ],
+)
+def test_a_size_in_words_is_read(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "5", "5G", "5Gb", "0GB", "0.0GB", "-5GB", "5GB ", "5 GBs", "1e3GB", "٣GB"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^expected a size such as 5GB, 500MB or 4GiB, found "):
+        parse_size(text)
