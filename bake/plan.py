@@ -244,7 +244,8 @@ def _ready(model: LockedModel) -> LockedModel:
         raise LockError(f"{model.id} is not resolved yet", hint=f"bake lock {model.id}")
     if model.is_stale:
         raise LockError(
-            f"{model.id}: what is asked (source, revision, include or exclude) was edited after it was resolved",
+            f"{model.id}: what is asked (source, revision, include, exclude or max_shard_size) was edited after it was "
+            "resolved",
             hint=f"a version is immutable: add a new one, or resolve this one anew: bake lock --upgrade {model.id}",
         )
     return model

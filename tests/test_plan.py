@@ -376,9 +376,10 @@ def test_a_critic_that_is_not_resolved_is_refused() -> None:
 
 def test_a_model_that_was_edited_after_it_was_resolved_is_refused() -> None:
     model = replace(locked([recorded("a.json", b"1")]), revision="v2")
+    asked = "source, revision, include, exclude or max_shard_size"
 
     assert refused(Lock(models=(model,))) == (
-        "tiny@v1: what is asked (source, revision, include or exclude) was edited after it was resolved",
+        f"tiny@v1: what is asked ({asked}) was edited after it was resolved",
         "a version is immutable: add a new one, or resolve this one anew: bake lock --upgrade tiny@v1",
     )
 

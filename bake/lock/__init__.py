@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING
 from bake.digest import Digest
 from bake.errors import LockError
 from bake.record import RecordedFile, set_digest
+from bake.reshard import RULE
+from bake.units import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bake.select import Excluded
 
-FORMAT = (1, 0)
-"""The (major, minor) of the format that this bake writes."""
+FORMAT = (1, 1)
+"""The newest (major, minor) of the format that this bake reads; it writes the oldest that can say everything."""
+
+PLAIN = (1, 0)
+"""The format of a lock in which no model asks for a shard size."""
 
 SCRATCH = "scratch"
 """The base that is no base: an image of weights alone."""
@@ -61,6 +66,12 @@ def check_revision(text: str) -> str:
     """A branch, tag or commit of a Hub repository. Raises ValueError with what was found."""
     if not _REVISION.fullmatch(text):
         raise ValueError(f"expected a branch, tag or commit, found {_short(text)}")
+    return text
+
+
+def check_shard_size(text: str) -> str:
+    """The size in words that no shard may exceed, `5GB`. Raises ValueError with what was found."""
+    parse_size(text)
     return text
 
 
@@ -125,6 +136,14 @@ class LockedLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resharded:
+    """A file of the source that is not baked as it is, and the paths of the model's files that are made of it."""
+
+    source: RecordedFile
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LockedModel:
     """One `[[model]]`: first what was asked, then what it resolved to (empty until `bake lock` has run)."""
 
@@ -133,6 +152,7 @@ class LockedModel:
     revision: str | None = None
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    max_shard_size: str | None = None
     base: str = SCRATCH
     critic: ModelId | None = None
     reward_model: ModelId | None = None
@@ -146,8 +166,10 @@ class LockedModel:
     gated: bool = False
     set_digest: Digest | None = None
     packer: int | None = None
+    resharder: int | None = None
     files: tuple[RecordedFile, ...] = ()
     excluded: tuple[Excluded, ...] = ()
+    resharded: tuple[Resharded, ...] = ()
     layers: tuple[LockedLayer, ...] = ()
 
     @property
@@ -164,19 +186,42 @@ class LockedModel:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
 
+    @property
+    def shard_limit(self) -> int | None:
+        """The most bytes that a safetensors file may have; None where none was asked for."""
+        return parse_size(self.max_shard_size) if self.max_shard_size else None
+
+    @property
+    def made(self) -> frozenset[str]:
+        """The paths of files that are not in the source, but made of files that are."""
+        return frozenset(path for item in self.resharded for path in item.files)
+
+    @property
+    def source_files(self) -> tuple[RecordedFile, ...]:
+        """The model's files as its source has them: whole, where they are baked in shards."""
+        kept = [file for file in self.files if file.path not in self.made]
+        return tuple(sorted([*kept, *(item.source for item in self.resharded)], key=lambda file: file.path))
+
     def asked(self) -> Digest:
-        """The digest of what decides the files: source, revision, include, exclude."""
+        """The digest of what decides the files: source, revision, include, exclude, and a shard size where given."""
         asked = [self.source, self.revision, self.include, self.exclude]
+        asked += [self.max_shard_size] if self.max_shard_size else []
         return Digest.of(json.dumps(asked, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace"))
 
     def resolve(
-        self, *, files: Iterable[RecordedFile], excluded: Iterable[Excluded], commit: str | None
+        self,
+        *,
+        files: Iterable[RecordedFile],
+        excluded: Iterable[Excluded],
+        commit: str | None,
+        resharded: Iterable[Resharded] = (),
     ) -> LockedModel:
         """This model with its files pinned; layers that were known before are forgotten.
 
         Files that are left out may have any name; one that is not UTF-8 is recorded with its odd bytes escaped.
         """
         ordered = tuple(sorted(files, key=lambda file: file.path))
+        whole = tuple(sorted(resharded, key=lambda item: item.source.path))
         left_out = (replace(left, path=left.path.encode(errors="backslashreplace").decode()) for left in excluded)
         return replace(
             self,
@@ -186,6 +231,8 @@ class LockedModel:
             files=ordered,
             excluded=tuple(sorted(left_out, key=lambda left: left.path)),
             packer=None,
+            resharder=RULE if whole else None,
+            resharded=whole,
             layers=(),
         )
 
@@ -196,9 +243,15 @@ class Lock:
 
     bases: tuple[Base, ...] = ()
     models: tuple[LockedModel, ...] = ()
-    format: tuple[int, int] = FORMAT
+    format: tuple[int, int] = PLAIN
     comment: tuple[str, ...] = ()
     ending: tuple[str, ...] = ()
+
+    @property
+    def least_format(self) -> tuple[int, int]:
+        """The oldest format, from the lock's own on, that can say all that the lock does."""
+        is_used = any(model.max_shard_size or model.resharded for model in self.models)
+        return max(self.format, FORMAT if is_used else PLAIN)
 
     def find(self, model: ModelId) -> LockedModel:
         """The model of that name and version. Raises LockError that names near ones."""

@@ -24,6 +24,7 @@ def check_model(model: LockedModel, table: Table) -> None:
     _check_source(model, table)
     _check_files(model, table)
     _check_digests(model, table)
+    _check_resharded(model, table)
     _check_layers(model, table)
 
 
@@ -61,7 +62,8 @@ def _check_whole(model: LockedModel, table: Table) -> None:
         "asked_digest": model.asked_digest,
         "file": model.files or None,
     }
-    may = (model.commit, model.packer, table.optional_size("size"), *model.excluded, *model.layers)
+    single = (model.commit, model.packer, model.resharder, table.optional_size("size"))
+    may = (*single, *model.excluded, *model.resharded, *model.layers)
     absent = [key for key, value in must.items() if value is None]
     if absent and (len(absent) < len(must) or any(value is not None for value in may)):
         raise table.error(
@@ -118,6 +120,32 @@ def _check_digests(model: LockedModel, table: Table) -> None:
                 "or merged wrongly",
                 hint=_resolve_anew(model),
             )
+
+
+def _check_resharded(model: LockedModel, table: Table) -> None:
+    """Each file that is made of another is a file of the model, and made of one only; the other is then none."""
+    if (model.resharder is None) != (not model.resharded):
+        raise table.error(
+            "resharded" if model.resharder else "resharder",
+            "missing: resharder and [[model.resharded]] records stand together",
+            hint=_resolve_anew(model),
+        )
+    paths = {file.path for file in model.files}
+    others = {*paths, *(left.path for left in model.excluded)} - model.made
+    made: set[str] = set()
+    for number, item in enumerate(model.resharded):
+        if item.source.path in others:
+            what = f"{item.source.path!r} is a file of {model.id}, listed twice, or excluded"
+            raise table.error(f"resharded[{number}].path", what, hint=_resolve_anew(model))
+        others.add(item.source.path)
+        place = f"resharded[{number}].files"
+        if not item.files:
+            raise table.error(place, "expected a file or more, found none", hint=_resolve_anew(model))
+        for path in item.files:
+            if path in made or path not in paths:
+                what = "is made of another file already" if path in made else f"is no file of {model.id}"
+                raise table.error(place, f"{path!r} {what}", hint=_resolve_anew(model))
+            made.add(path)
 
 
 def _check_layers(model: LockedModel, table: Table) -> None:

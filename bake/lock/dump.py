@@ -33,7 +33,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def dumps(lock: Lock) -> str:
     """The canonical text of a lock, ending in one newline. Raises LockError for text that UTF-8 cannot carry."""
-    blocks = ["\n".join([*(lock.comment or HEADER), f"version = {_version(lock.format)}"])]
+    blocks = ["\n".join([*(lock.comment or HEADER), f"version = {_version(lock.least_format)}"])]
     blocks += [_base(base) for base in sorted(lock.bases, key=lambda base: base.name)]
     blocks += [_model(model) for model in sorted(lock.models, key=lambda model: model.id)]
     if lock.ending:
@@ -78,6 +78,7 @@ def _model(model: LockedModel) -> str:
         "overrides": model.overrides,
         "include": model.include,
         "exclude": model.exclude,
+        "max_shard_size": model.max_shard_size,
         "revision": model.revision,
         "source": model.source,
     }
@@ -88,6 +89,7 @@ def _model(model: LockedModel) -> str:
         "gated": model.gated,
         "size": model.size if model.is_locked else None,
         "packer": model.packer,
+        "resharder": model.resharder,
     }
     head = [*model.comment, "[[model]]", *_pairs(identity), *_pairs(asked), *_pairs(resolved)]
     return "\n\n".join(["\n".join(head), *_records(model)])
@@ -96,6 +98,12 @@ def _model(model: LockedModel) -> str:
 def _records(model: LockedModel) -> Iterator[str]:
     for left in sorted(model.excluded, key=lambda left: left.path):
         yield _record("model.excluded", {"path": left.path, "size": left.size, "reason": left.reason})
+    for item in sorted(model.resharded, key=lambda item: item.source.path):
+        source = item.source
+        yield _record(
+            "model.resharded",
+            {"path": source.path, "size": source.size, "sha256": source.digest.hex, "files": item.files},
+        )
     for file in sorted(model.files, key=lambda file: file.path):
         yield _record("model.file", {"path": file.path, "size": file.size, "sha256": file.digest.hex})
     for layer in model.layers:

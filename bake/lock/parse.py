@@ -17,9 +17,11 @@ from bake.lock import (
     LockedLayer,
     LockedModel,
     ModelId,
+    Resharded,
     Wheel,
     check_override,
     check_revision,
+    check_shard_size,
     check_source,
     check_word,
 )
@@ -45,10 +47,10 @@ _REFERENCE = re.compile(
 
 _BASE_KEYS = ("image", "digest", "verl", "wheels")
 _MODEL_KEYS = (
-    *("name", "version", "source", "revision", "include", "exclude"),
+    *("name", "version", "source", "revision", "include", "exclude", "max_shard_size"),
     *("base", "critic", "reward_model", "trust_remote_code", "overrides"),
-    *("asked_digest", "commit", "license", "gated", "set_digest", "size", "packer"),
-    *("file", "excluded", "layer"),
+    *("asked_digest", "commit", "license", "gated", "set_digest", "size", "packer", "resharder"),
+    *("file", "excluded", "resharded", "layer"),
 )
 
 
@@ -137,6 +139,7 @@ def _model(table: Table) -> LockedModel:
     table.only(*_MODEL_KEYS)
     files = [_file(file) for file in table.tables("file")]
     excluded = [_excluded(left) for left in table.tables("excluded")]
+    resharded = [_resharded(item) for item in table.tables("resharded")]
     model = LockedModel(
         id=ModelId(
             table.parsed("name", lambda text: check_word(text, what="name")),
@@ -146,6 +149,7 @@ def _model(table: Table) -> LockedModel:
         revision=table.optional("revision", check_revision),
         include=table.texts("include"),
         exclude=table.texts("exclude"),
+        max_shard_size=table.optional("max_shard_size", check_shard_size),
         base=table.optional("base", lambda text: check_word(text, what="base name")) or SCRATCH,
         critic=table.optional("critic", ModelId.parse),
         reward_model=table.optional("reward_model", ModelId.parse),
@@ -157,8 +161,10 @@ def _model(table: Table) -> LockedModel:
         gated=table.flag("gated"),
         set_digest=table.optional("set_digest", Digest.parse),
         packer=table.optional_count("packer"),
+        resharder=table.optional_count("resharder"),
         files=tuple(sorted(files, key=lambda file: file.path)),
         excluded=tuple(sorted(excluded, key=lambda left: left.path)),
+        resharded=tuple(sorted(resharded, key=lambda item: item.source.path)),
         layers=tuple(_layer(layer) for layer in table.tables("layer")),
     )
     check_model(model, table)
@@ -167,6 +173,17 @@ def _model(table: Table) -> LockedModel:
 
 def _file(table: Table) -> RecordedFile:
     table.only("path", "size", "sha256")
+    return _recorded(table)
+
+
+def _resharded(table: Table) -> Resharded:
+    table.only("path", "size", "sha256", "files")
+    source = _recorded(table)
+    table.value("files")
+    return Resharded(source=source, files=table.texts("files"))
+
+
+def _recorded(table: Table) -> RecordedFile:
     return RecordedFile(
         path=table.parsed("path", _path), size=table.size("size"), digest=table.parsed("sha256", Digest.parse_hex)
     )

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from bake.digest import Digest
-from bake.lock import SCRATCH, Base, Lock, LockedLayer, LockedModel, ModelId, Wheel
+from bake.lock import SCRATCH, Base, Lock, LockedLayer, LockedModel, ModelId, Resharded, Wheel
 from bake.lock.dump import HEADER
 from bake.record import RecordedFile
 from bake.select import Excluded, check_path
@@ -99,6 +99,18 @@ def layers(draw: st.DrawFn, files: Sequence[RecordedFile]) -> tuple[LockedLayer,
 
 
 @st.composite
+def resharded(draw: st.DrawFn, files: Sequence[RecordedFile]) -> tuple[Resharded, ...]:
+    """Some of the files, each made of one file of the source or of an older one of its own name."""
+    made = draw(st.lists(st.sampled_from([file.path for file in files]), unique=True, max_size=2))
+    sources = draw(st.lists(FILES, min_size=len(made), max_size=len(made), unique_by=lambda file: file.path))
+    paths = {file.path for file in files}
+    return tuple(
+        Resharded(source=replace(source, path=path) if source.path in paths else source, files=(path,))
+        for path, source in zip(made, sources, strict=True)
+    )
+
+
+@st.composite
 def asked(draw: st.DrawFn, model: ModelId, *, bases: Sequence[str], others: Sequence[ModelId]) -> LockedModel:
     """A model that is not resolved yet: what the Hub says of it, its license and its gate, is not known either."""
     source = draw(HUB_SOURCES | FOLDER_SOURCES)
@@ -108,6 +120,7 @@ def asked(draw: st.DrawFn, model: ModelId, *, bases: Sequence[str], others: Sequ
         revision=draw(REVISIONS) if source.startswith("hf://") else None,
         include=draw(GLOBS),
         exclude=draw(GLOBS),
+        max_shard_size=draw(st.none() | st.sampled_from(["5GB", "1.5GiB", "800 kB"])),
         base=draw(st.sampled_from(bases)),
         critic=draw(st.none() | st.sampled_from(others)),
         reward_model=draw(st.none() | st.sampled_from(others)),
@@ -122,11 +135,14 @@ def resolved(draw: st.DrawFn, model: LockedModel) -> LockedModel:
     """A model with its files, perhaps with its layers, and perhaps edited since."""
     files = draw(FILE_SETS)
     paths = {file.path for file in files}
+    whole = draw(resharded(files)) if model.max_shard_size else ()
+    paths |= {item.source.path for item in whole}
     told = replace(model, license=draw(st.none() | TEXTS), gated=draw(st.booleans()))
     locked = told.resolve(
         files=files,
         excluded=[left for left in draw(EXCLUDED) if left.path not in paths],
         commit=draw(COMMITS) if model.source.startswith("hf://") else None,
+        resharded=whole,
     )
     packer = draw(st.none() | st.integers(1, 9))
     if packer is not None:
@@ -140,13 +156,14 @@ def locks(draw: st.DrawFn) -> Lock:
     bases = draw(BASES)
     ids = draw(st.lists(IDS, max_size=3, unique=True).map(sorted))
     drafts = [draw(asked(model, bases=[SCRATCH, *(base.name for base in bases)], others=ids)) for model in ids]
-    return Lock(
+    lock = Lock(
         bases=bases,
         models=tuple(draw(st.just(draft) | resolved(draft)) for draft in drafts),
         format=(1, draw(st.integers(0, 9))),
         comment=draw(COMMENTS.filter(lambda comment: comment != HEADER)),
         ending=draw(COMMENTS),
     )
+    return replace(lock, format=lock.least_format)
 
 
 LOCKS = locks()

@@ -60,7 +60,17 @@ def test_the_page_computes_the_digests_of_the_example() -> None:
 
 @pytest.mark.parametrize(
     "section",
-    ["the-file", "the-formats-version", "basename", "model", "modelfile", "modelexcluded", "modellayer", "comments"],
+    [
+        "the-file",
+        "the-formats-version",
+        "basename",
+        "model",
+        "modelfile",
+        "modelexcluded",
+        "modelresharded",
+        "modellayer",
+        "comments",
+    ],
 )
 def test_the_contents_lead_to_sections(section: str) -> None:
     headings = re.findall(r"^## (.*)$", PAGE, re.MULTILINE)
