@@ -49,9 +49,10 @@ class Rendering:
 
 
 def render(image_plan: ImagePlan, template: str, rendering: Rendering) -> str:
-    """The Dockerfile of a plan. Raises UsageError for a text that a Dockerfile cannot hold on one line."""
+    """The Dockerfile of a plan. Raises UsageError for what a Dockerfile cannot say, or not on one line."""
     from jinja2 import Environment, StrictUndefined
 
+    check(image_plan)
     environment = Environment(  # noqa: S701 - a Dockerfile is no HTML; every value goes through a filter of its own
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
@@ -73,6 +74,17 @@ def render(image_plan: ImagePlan, template: str, rendering: Rendering) -> str:
         workdir=plan.WORKDIR,
         usage=_usage(image_plan, rendering),
     )
+
+
+def check(image_plan: ImagePlan) -> None:
+    """Raise UsageError where a file must be made of another: ADD and COPY take files as they are."""
+    for planned in image_plan.models:
+        if whole := [item.source.path for item in planned.model.resharded]:
+            raise UsageError(
+                f"a Dockerfile cannot re-shard {planned.model.id}: its files are made of {', '.join(whole)}, "
+                "and ADD takes a file as it is",
+                hint="bake build and bake push can, with --builder direct (the default)",
+            )
 
 
 def secret_id(endpoint: str) -> str:

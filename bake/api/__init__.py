@@ -10,6 +10,7 @@ from bake.api.pushing import Pushed, push
 from bake.api.rebasing import Rebased, rebase
 from bake.api.remote import reference_of
 from bake.api.rendering import render_model, write_renderings
+from bake.api.resharding import smaller_shards
 from bake.api.running import Run, image_name, run, run_command
 from bake.api.verified import Verified
 from bake.api.verifying import verify_target
@@ -44,6 +45,7 @@ __all__ = [
     "render_model",
     "run",
     "run_command",
+    "smaller_shards",
     "verify_target",
     "write_renderings",
 ]

@@ -55,6 +55,7 @@ def build_with_buildkit(
     image_plan = plan.plan_image(workspace.load(), model)
     if workspace.offline and any(planned.model.source.startswith("hf://") for planned in image_plan.models):
         raise offline_error(f"{model}: BuildKit fetches its files from the Hub; what it needs")
+    render.check(image_plan)
     _check_folders(workspace, image_plan)
     with tempfile.TemporaryDirectory(prefix="bake-") as folder:
         request = _request(workspace, image_plan, Path(folder), builder=builder, quiet=quiet)

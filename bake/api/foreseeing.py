@@ -59,6 +59,7 @@ class Foreseen:
     """What a push would do. `digest` is the image's, where every layer's is known; `is_there`: REF names it already.
 
     `rate` is in bytes a second. `faults` are why it would be refused, and `notes` what the registry asks of the line.
+    `is_too_large` says that it would be for layers of weights.
     """
 
     registry: str
@@ -68,6 +69,7 @@ class Foreseen:
     rate: float | None
     faults: tuple[str, ...]
     notes: tuple[str, ...]
+    is_too_large: bool = False
 
     @property
     def base(self) -> int:
@@ -119,6 +121,7 @@ def foresee(workspace: Workspace, image_plan: ImagePlan, output: Output, *, rate
             rate=rate,
             faults=refusals(registry.profile, layers, rate=rate),
             notes=asked_for(registry.profile, layers),
+            is_too_large=bool(refusals(registry.profile, [one for one in layers if one.part == "weights"], rate=rate)),
         )
 
 

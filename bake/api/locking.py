@@ -13,7 +13,17 @@ from bake.api.bases import find_digest
 from bake.api.resolving import resolve, with_known_layers
 from bake.digest import Digest
 from bake.errors import LockError, OutputError, SourceError, UsageError
-from bake.lock import SCRATCH, Base, Lock, LockedModel, Wheel, check_override, check_revision, check_source
+from bake.lock import (
+    SCRATCH,
+    Base,
+    Lock,
+    LockedModel,
+    Wheel,
+    check_override,
+    check_revision,
+    check_shard_size,
+    check_source,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,13 +79,14 @@ def asked_model(
     base: str | None = None,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    max_shard_size: str | None = None,
     critic: ModelId | None = None,
     reward_model: ModelId | None = None,
     trust_remote_code: bool = False,
     overrides: Sequence[str] = (),
 ) -> LockedModel:
-    """What is asked for, as a model that is not resolved yet. Raises UsageError for a source or override of an unknown
-    form.
+    """What is asked for, as a model that is not resolved yet. Raises UsageError for a source, shard size or override
+    of an unknown form.
     """
     lock = workspace.load()
     return LockedModel(
@@ -84,6 +95,7 @@ def asked_model(
         revision=_revision(revision, source) if revision is not None else None,
         include=tuple(include),
         exclude=tuple(exclude),
+        max_shard_size=_shard_size(max_shard_size) if max_shard_size is not None else None,
         base=base or default_base(lock),
         critic=lock.find(critic).id if critic else None,
         reward_model=lock.find(reward_model).id if reward_model else None,
@@ -192,7 +204,8 @@ def _lock_one(workspace: Workspace, model: LockedModel, *, named: bool, upgrade:
         return resolve(workspace, model)
     if model.is_stale:
         raise LockError(
-            f"{model.id}: what is asked (source, revision, include or exclude) was edited after it was resolved",
+            f"{model.id}: what is asked (source, revision, include, exclude or max_shard_size) was edited after it was "
+            "resolved",
             hint=f"a version is immutable: add a new one, or resolve this one anew: bake lock --upgrade {model.id}",
         )
     if not named:
@@ -233,6 +246,13 @@ def _revision(text: str, source: str) -> str:
         return check_revision(text)
     except ValueError as error:
         raise UsageError(f"--revision: {error}") from error
+
+
+def _shard_size(text: str) -> str:
+    try:
+        return check_shard_size(text)
+    except ValueError as error:
+        raise UsageError(f"--max-shard-size: {error}") from error
 
 
 def _override(text: str) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from bake import disk, layer
-from bake.api.fetching import needs_fetching, open_source
+from bake.api.fetching import needs_fetching
+from bake.api.opening import open_source
 from bake.api.workers import Workers, results
 from bake.digest import stream_digest
 from bake.errors import OutputError

@@ -15,6 +15,7 @@ from bake.api.base_layers import open_readable
 from bake.api.building import assemble, record_layers
 from bake.api.layers import Layers
 from bake.api.remote import open_registry
+from bake.api.resharding import smaller_shards
 from bake.api.scanning import refuse_tokens_in
 from bake.api.sending import Sender
 from bake.api.small import SmallBlobs
@@ -106,7 +107,8 @@ def push(
     with contextlib.ExitStack() as stack:
         registry = stack.enter_context(open_registry(workspace, reference, access="push", sleep=workers.sleep))
         base = stack.enter_context(open_readable(workspace, image_plan.base, workers=workers))
-        registry.check_sizes({layer_words(item): item.size for item in image_plan.layers})
+        sizes = {layer_words(item): item.size for item in image_plan.layers}
+        registry.check_sizes(sizes, smaller=smaller_shards(image_plan))
         wheels = stack.enter_context(open_wheels_layer(workspace, image_plan))
         stack.enter_context(workers)  # the first to end, so that nothing is on its way when the others are closed
         layers = Layers(workspace, image_plan, reference, workers=workers)

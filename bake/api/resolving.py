@@ -1,4 +1,7 @@
-"""Resolving: what is asked of one model -> its files, by sha256. A folder's bytes are read at most once."""
+"""Resolving: what is asked of one model -> its files, by sha256. A folder's bytes are read once at most.
+
+Those of a file that is re-sharded into layers of several files are read twice.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from bake import hub, layer, plan
+from bake.api.opening import open_folder
+from bake.api.passing import UNKNOWN
+from bake.api.resharding import Resharding, reshard
+from bake.api.sources import FolderSource, HubSource, changed_error
 from bake.api.workers import Workers, results
-from bake.digest import Digest
 from bake.entrypoint.fault import report
 from bake.entrypoint.tree import FolderTree
 from bake.entrypoint.verify import verify
@@ -23,13 +29,13 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from bake.api.workspace import Workspace
+    from bake.digest import Digest
     from bake.entrypoint.tree import Entry, Tree
     from bake.plan import LayerPlan
     from bake.select import Excluded, Selection
-    from bake.snapshot import SourceFile
+    from bake.snapshot import Fingerprint, Snapshot, SourceFile
     from bake.store import Store
 
-_UNKNOWN = Digest("0" * 64)
 _INDEX = ".safetensors.index.json"
 
 
@@ -77,7 +83,10 @@ def _resolve_hub(workspace: Workspace, model: LockedModel, *, commit: str | None
         RecordedFile(path=file.path, size=file.size, digest=file.digest or digests[file.path]) for file in chosen.kept
     ]
     _check_indexes(workspace.store, model, files)
-    resolved = model.resolve(files=files, excluded=chosen.excluded, commit=snapshot.commit)
+    found = reshard(workspace, model, files, HubSource(workspace, replace(model, commit=snapshot.commit), snapshot))
+    resolved = model.resolve(
+        files=found.files, excluded=chosen.excluded, commit=snapshot.commit, resharded=found.resharded
+    )
     return replace(resolved, license=snapshot.license, gated=snapshot.gated)
 
 
@@ -114,35 +123,57 @@ def _resolve_folder(workspace: Workspace, model: LockedModel) -> LockedModel:
     chosen = _choose(model, snapshot.files(), skipped=snapshot.skipped())
     snapshot.check(chosen.kept)
     _check_structure(model, snapshot, chosen)
-    unknown = [RecordedFile(path=file.path, size=file.size, digest=_UNKNOWN) for file in chosen.kept]
-    layers = plan.plan_layers(replace(model, files=tuple(unknown)), folder=plan.folder_of(model.id))
+    listed = [RecordedFile(path=file.path, size=file.size, digest=UNKNOWN) for file in chosen.kept]
+    found = reshard(workspace, model, listed, FolderSource(workspace.store, snapshot))
+    planned = model.resolve(files=found.files, excluded=chosen.excluded, commit=None, resharded=found.resharded)
+    files = _Folder(snapshot, open_folder(workspace, planned), found)
+    layers = plan.plan_layers(planned, folder=plan.folder_of(model.id))
     with (
-        workspace.progress.task(f"{model.id}: hashing", sum(file.size for file in unknown)) as advance,
+        workspace.progress.task(f"{model.id}: hashing", planned.size) as advance,
         Workers() as workers,
     ):
         watched = workers.watch(advance)
-        learned = results(workers.compute(_learn, workspace.store, snapshot, item, watched) for item in layers)
-        digests = {path: digest for found in learned for path, digest in found.items()}
-    files = [replace(file, digest=digests[file.path]) for file in unknown]
-    return model.resolve(files=files, excluded=chosen.excluded, commit=None)
+        learned = results(workers.compute(_learn, workspace.store, files, item, watched) for item in layers)
+        digests = {path: digest for part in learned for path, digest in part.items()}
+    return model.resolve(
+        files=[replace(file, digest=digests[file.path]) for file in found.files],
+        excluded=chosen.excluded,
+        commit=None,
+        resharded=found.resharded,
+    )
 
 
-def _learn(
-    store: Store, snapshot: FolderSnapshot, item: LayerPlan, advance: Callable[[int], object]
-) -> Mapping[str, Digest]:
+@dataclass(frozen=True)
+class _Folder:
+    """A folder's files as they are listed, and as they are to be baked: some are made of others."""
+
+    snapshot: FolderSnapshot
+    baked: Snapshot
+    resharding: Resharding
+
+    def fingerprints(self, item: LayerPlan) -> dict[str, Fingerprint]:
+        """Of a layer's files that the folder itself has."""
+        made = self.resharding.made
+        return {file.path: self.snapshot.fingerprint(file.path) for file in item.files if file.path not in made}
+
+    def made(self, item: LayerPlan) -> dict[str, Digest]:
+        """A layer's files that are made of others: they were read already."""
+        made = self.resharding.made
+        return {file.path: made[file.path].digest for file in item.files if file.path in made}
+
+
+def _learn(store: Store, folder: _Folder, item: LayerPlan, advance: Callable[[int], object]) -> Mapping[str, Digest]:
     """The sha256 of each file in a layer, and with it the layer's diff_id: from memory, or in one read of the files."""
-    before = {file.path: snapshot.fingerprint(file.path) for file in item.files}
-    remembered = {path: digest for path, seen in before.items() if (digest := store.hash(seen))}
-    if len(remembered) == len(before) and store.diff_id(_with(item, remembered).key):
+    snapshot, before, made = folder.snapshot, folder.fingerprints(item), folder.made(item)
+    remembered = made | {path: digest for path, seen in before.items() if (digest := store.hash(seen))}
+    if len(remembered) == len(item.files) and store.diff_id(_with(item, remembered).key):
         advance(sum(file.size for file in item.files))
         return remembered
-    diff_id, found = layer.learn(item, snapshot, advance=advance)
+    diff_id, found = layer.learn(item, folder.baked, advance=advance)
     changed = [path for path, seen in before.items() if snapshot.fingerprint(path) != seen]
+    changed += [path for path, digest in made.items() if found[path] != digest]
     if changed:
-        raise SourceError(
-            f"{snapshot.root}: changed while it was read: {', '.join(changed)}",
-            hint="wait until nothing writes to the folder, then try again",
-        )
+        raise changed_error(snapshot, changed)
     for path, seen in before.items():
         store.remember_hash(seen, found[path])
     store.remember_diff_id(_with(item, found).key, diff_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bake import plan
@@ -11,6 +12,7 @@ from bake.api.verified import Verified, verify_model
 from bake.entrypoint.tree import FolderTree
 from bake.entrypoint.verify import load_record
 from bake.errors import ImageError, UsageError
+from bake.record import set_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from bake.api.workspace import Workspace
     from bake.entrypoint.verify import Level
-    from bake.lock import Lock, ModelId
+    from bake.lock import ModelId
     from bake.record import RecordedModel
 
 
@@ -41,14 +43,14 @@ def _folder_cases(
     """Each model in a folder, where it lies, and what it is compared with: a record beside it, or the lock."""
     root = folder.resolve()
     if against is not None:
-        yield _recorded(workspace.load(), against), folder, f"{against} in {workspace.path.name}"
+        yield _locked_case(workspace, folder, against)
     elif (root / plan.RECORD).is_file():
         for model in load_record(root / plan.RECORD).models:
             yield model, folder / model.path.lstrip("/"), f"{folder}/{plan.RECORD}"
     elif (beside := _record_beside(root)) is not None:
         yield beside, folder, "the record beside it"
     elif (source := _model_of_source(workspace, root)) is not None:
-        yield _recorded(workspace.load(), source), folder, f"{source} in {workspace.path.name}"
+        yield _locked_case(workspace, folder, source)
     else:
         yield None, folder, None
 
@@ -79,5 +81,13 @@ def _model_of_source(workspace: Workspace, root: Path) -> ModelId | None:
     return found[0] if found else None
 
 
-def _recorded(lock: Lock, model: ModelId) -> RecordedModel:
-    return plan.plan_image(lock, model).record.models[0]
+def _locked_case(workspace: Workspace, folder: Path, model: ModelId) -> tuple[RecordedModel, Path, str]:
+    """A model of the lock: as it is baked; or as its source has it, where it is re-sharded and the folder is not."""
+    lock = workspace.load()
+    recorded, locked = plan.plan_image(lock, model).record.models[0], lock.find(model)
+    against = f"{model} in {workspace.path.name}"
+    shards = {path for path in locked.made if not any(path == item.source.path for item in locked.resharded)}
+    if not shards or any((folder / path).exists() for path in shards):
+        return recorded, folder, against
+    files = locked.source_files
+    return replace(recorded, files=files, set_digest=set_digest(files)), folder, f"{against}, before it is re-sharded"

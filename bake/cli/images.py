@@ -53,7 +53,10 @@ def plan(context: click.Context, model: ModelId, to: str | None, rate: float | N
     forecast = api.forecast(workspace, model, output=output, rate=rate)
     print_result(said, views.plan_document(forecast), views.plan_lines(forecast))
     if forecast.faults:
-        raise CheckFailed(f"{output.shown} would refuse it: {count_text(len(forecast.faults), 'fault')}")
+        raise CheckFailed(
+            f"{output.shown} would refuse it: {count_text(len(forecast.faults), 'fault')}",
+            hint=api.smaller_shards(forecast.plan) if forecast.push and forecast.push.is_too_large else None,
+        )
 
 
 @bake.command()

@@ -40,6 +40,11 @@ def init(context: click.Context) -> None:
     "--include", multiple=True, metavar="GLOB", help="Bring back files that bake leaves out. May be repeated."
 )
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Leave files out. May be repeated.")
+@click.option(
+    "--max-shard-size",
+    metavar="SIZE",
+    help="Divide larger safetensors files, tensor by tensor: 5GB, 4GiB. For registries that limit layers.",
+)
 @click.option("--critic", type=MODEL, help="Bake this model of the lock in too, as the critic.")
 @click.option("--reward-model", type=MODEL, help="Bake this model of the lock in too, as the reward model.")
 @click.option("--trust-remote-code", is_flag=True, help="Say that the model's own Python code may run.")
@@ -60,9 +65,13 @@ def add(context: click.Context, /, model: ModelId, source: str, **asked: Any) ->
     Every file is pinned by its sha256. Second copies of the weights (original/, *.bin beside safetensors) and formats
     that verl cannot load are left out; `bake show` says which and why. Nothing is written where anything fails.
 
+    With --max-shard-size no tensor changes: files larger than SIZE become several that load like any sharded model.
+    They are read for it once, so those of the Hub are fetched now, into the store, and not again by the build.
+
     \b
       bake add qwen2.5-0.5b@v1.0.0 hf://Qwen/Qwen2.5-0.5B-Instruct
       bake add mine@v3 dir://runs/step-400 --base scratch
+      bake add big@v1.0.0 hf://ORG/BIG --max-shard-size 5GB
     """
     from bake import api
 

@@ -202,13 +202,14 @@ class Registry:
         """Refuse what this registry is known to refuse, all at once, before a byte is sent. Raises OutputError."""
         self.check_sizes({str(blob.digest): blob.size for blob in blobs})
 
-    def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """`check` for layers that have no digest yet: bytes by what the layer is, in words. Raises OutputError."""
+    def check_sizes(self, sizes: Mapping[str, int], *, smaller: str = "split the model into smaller shards") -> None:
+        """`check` for layers that have no digest yet: bytes by what the layer is, in words. Raises OutputError.
+
+        `smaller` says how they would be.
+        """
         if faults := self.profile.refused(sizes):
             told = f"{self.reference.name}: {count_text(len(faults), 'layer')} too large for {self.profile.name}:"
-            raise OutputError(
-                "\n  ".join([told, *faults]), hint="split the model into smaller shards, or push to another registry"
-            )
+            raise OutputError("\n  ".join([told, *faults]), hint=f"{smaller}, or push to another registry")
 
     def push_blob(
         self,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bake.api import Forecast
-    from bake.lock import Lock, LockedModel
+    from bake.lock import Lock, LockedModel, Resharded
 
 
 def list_lines(lock: Lock) -> list[str]:
@@ -69,6 +69,10 @@ def show_lines(model: LockedModel, forecast: Forecast | None) -> Iterator[str]:
         yield f"{count_text(len(model.files), 'file')}, {size_text(model.size)}"
         rows = [(file.path, size_text(file.size), f"sha256:{file.digest.hex}") for file in model.files]
         yield from (f"  {line}" for line in columns(rows, right=frozenset({1})))
+    if model.resharded:
+        yield ""
+        yield f"re-sharded to {model.max_shard_size} a file at most, every tensor as it is"
+        yield from (f"  {line}" for item in model.resharded for line in _resharded_lines(item))
     if model.excluded:
         yield ""
         yield f"left out ({count_text(len(model.excluded), 'file')})"
@@ -83,6 +87,11 @@ def show_lines(model: LockedModel, forecast: Forecast | None) -> Iterator[str]:
         yield from (f"  {line}" for line in columns(layer_rows(forecast), right=frozenset({0, 1})))
 
 
+def _resharded_lines(item: Resharded) -> Iterator[str]:
+    yield f"{item.source.path}  {size_text(item.source.size)}  sha256:{item.source.digest.hex}"
+    yield from (f"  -> {path}" for path in item.files)
+
+
 def show_document(model: LockedModel, forecast: Forecast | None) -> dict[str, Any]:
     return _summary(model) | {
         "license": model.license,
@@ -93,7 +102,17 @@ def show_document(model: LockedModel, forecast: Forecast | None) -> dict[str, An
         "reward_model": str(model.reward_model) if model.reward_model else None,
         "include": list(model.include),
         "exclude": list(model.exclude),
+        "max_shard_size": model.max_shard_size,
         "files": [{"path": file.path, "size": file.size, "sha256": file.digest.hex} for file in model.files],
+        "resharded": [
+            {
+                "path": item.source.path,
+                "size": item.source.size,
+                "sha256": item.source.digest.hex,
+                "files": list(item.files),
+            }
+            for item in model.resharded
+        ],
         "excluded": [{"path": item.path, "size": item.size, "reason": item.reason} for item in model.excluded],
         "layers": layer_documents(forecast) if forecast else [],
     }
@@ -112,6 +131,7 @@ def _facts(model: LockedModel) -> list[tuple[str, str]]:
         "gated": "yes: the Hub asks for a token" if model.gated else None,
         "include": ", ".join(model.include),
         "exclude": ", ".join(model.exclude),
+        "max shard size": model.max_shard_size,
         "set digest": model.set_digest,
         "state": None if model.is_locked and not model.is_stale else _state(model),
     }
