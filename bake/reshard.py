@@ -7,9 +7,11 @@ every shard, and bytes are only ever copied. docs/models-lock.md, "[[model.resha
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import posixpath
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bake.entrypoint.document import parse_keys
@@ -29,6 +31,7 @@ LENGTH = 8
 
 _ENDING = ".safetensors"
 _INDEX = ".safetensors.index.json"
+_NUMBERED = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.safetensors")
 _MOST = 99_999
 _WHOLE = ("model.safetensors", "diffusion_pytorch_model.safetensors")
 """Names of whole files that transformers and diffusers look for an index of (SAFE_WEIGHTS_INDEX_NAME)."""
@@ -36,13 +39,20 @@ _WHOLE = ("model.safetensors", "diffusion_pytorch_model.safetensors")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """One shard to be made: `head`, then the bytes of the file that it comes from, from `start` to `end`."""
+    """One shard to be made: `head`, then the bytes of the file that it comes from, from `start` to `end`.
+
+    Without a head it is that file itself, under another name; what tensors it holds is then not known.
+    """
 
     path: str
     head: bytes
     start: int
     end: int
     tensors: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.head
 
     @property
     def size(self) -> int:
@@ -79,8 +89,45 @@ def divide(path: str, head: bytes, *, size: int, limit: int) -> tuple[Shard, ...
     )
 
 
+def whole(path: str, *, size: int) -> Shard:
+    """A file that is not divided, as a shard."""
+    return Shard(path=path, head=b"", start=0, end=size, tensors=())
+
+
+def numbered(divided: Mapping[str, Sequence[Shard]], sizes: Mapping[str, int]) -> dict[str, tuple[Shard, ...]]:
+    """Each file that was divided, or whose number changes by that, with its shards under their names.
+
+    `sizes` are those of all files that an index names: shards are counted, so that where one is divided, the others of
+    its family (`model-00001-of-00003.safetensors` and so on) get new numbers.
+    """
+    families: dict[str, list[str]] = {}
+    for path in sorted({*divided, *sizes}):
+        found = _NUMBERED.fullmatch(path)
+        family = f"{found['stem']} of {found['count']}" if found else path
+        families.setdefault(family, []).append(path)
+    placed: dict[str, tuple[Shard, ...]] = {}
+    for paths in families.values():
+        if divided.keys() & set(paths):
+            placed |= _number(paths, divided, sizes)
+    return placed
+
+
+def _number(
+    paths: Sequence[str], divided: Mapping[str, Sequence[Shard]], sizes: Mapping[str, int]
+) -> dict[str, tuple[Shard, ...]]:
+    shards = {path: divided[path] if path in divided else (whole(path, size=sizes[path]),) for path in paths}
+    count = sum(map(len, shards.values()))
+    found = _NUMBERED.fullmatch(paths[0])
+    name = f"{found['stem']}{_ENDING}" if found else paths[0]
+    numbers = itertools.count(1)
+    return {
+        path: tuple(replace(shard, path=shard_path(name, next(numbers), count)) for shard in parts)
+        for path, parts in shards.items()
+    }
+
+
 def shard_path(path: str, number: int, count: int) -> str:
-    """`model.safetensors` -> `model-00001-of-00003.safetensors`, as transformers names them; also of a shard."""
+    """`model.safetensors` -> `model-00001-of-00003.safetensors`, as transformers names them."""
     return f"{path.removesuffix(_ENDING)}-{number:05}-of-{count:05}{_ENDING}"
 
 
@@ -117,12 +164,13 @@ def changed_index(index_path: str, content: bytes, divided: Mapping[str, Sequenc
     places = {
         path: {name: shard.path for shard in shards for name in shard.tensors} for path, shards in divided.items()
     }
+    renamed = {path: shards[0].path for path, shards in divided.items() if shards[0].is_whole}
     for name, path in indexed(index_path, content).items():
         if path not in places:
             continue
-        if name not in places[path]:
+        if (place := renamed.get(path) or places[path].get(name)) is None:
             raise SourceError(f"{index_path}: expected tensor {name!r} in {path}, and its header has none")
-        weight_map[name] = posixpath.join(posixpath.dirname(weight_map[name]), posixpath.basename(places[path][name]))
+        weight_map[name] = posixpath.join(posixpath.dirname(weight_map[name]), posixpath.basename(place))
     return _dump(document)
 
 

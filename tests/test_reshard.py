@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,7 +16,17 @@ from safetensors.numpy import load, save
 
 from bake.entrypoint.shards import DTYPE_BITS
 from bake.errors import SourceError
-from bake.reshard import Shard, changed_index, divide, head_size, indexed, new_index, own_index
+from bake.reshard import (
+    Shard,
+    changed_index,
+    divide,
+    head_size,
+    indexed,
+    new_index,
+    numbered,
+    own_index,
+    whole,
+)
 from tests.entrypoint.files import frame, index, safetensors
 from tests.lock.strategies import patient
 
@@ -200,13 +211,26 @@ def test_shards_are_named_as_transformers_names_them() -> None:
     ]
 
 
-def test_shards_of_a_shard_have_its_name_before_their_own() -> None:
-    content = safetensors({name: ("F32", [100]) for name in "ab"})
+def test_where_one_shard_is_divided_all_of_its_family_are_numbered_anew() -> None:
+    first, second, third = (f"sub/model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
+    parts = shards_of(safetensors({name: ("F32", [100]) for name in "ab"}), limit=600, path=second)
 
-    assert [shard.path for shard in shards_of(content, limit=600, path="sub/model-00002-of-00004.safetensors")] == [
-        "sub/model-00002-of-00004-00001-of-00002.safetensors",
-        "sub/model-00002-of-00004-00002-of-00002.safetensors",
-    ]
+    found = numbered({second: parts}, {third: 7, first: 5, second: 900, "sub/other-00001-of-00003.safetensors": 9})
+
+    names = [f"sub/model-0000{number}-of-00004.safetensors" for number in (1, 2, 3, 4)]
+    assert found == {
+        first: (whole(names[0], size=5),),
+        second: (replace(parts[0], path=names[1]), replace(parts[1], path=names[2])),
+        third: (whole(names[3], size=7),),
+    }
+
+
+def test_a_file_without_a_number_is_a_family_of_its_own() -> None:
+    parts = shards_of(safetensors({name: ("F32", [100]) for name in "ab"}), limit=600, path="part.safetensors")
+
+    assert numbered({"part.safetensors": parts}, {"part.safetensors": 900, "part-2.safetensors": 5}) == {
+        "part.safetensors": parts
+    }
 
 
 def test_a_tensor_at_an_odd_place_is_not_moved_to_one_that_pytorch_refuses() -> None:
@@ -284,14 +308,15 @@ def test_a_changed_index_moves_the_tensors_of_files_that_were_divided_and_nothin
     before = index({"a": first, "b": first, "c": second})
     content = safetensors({name: ("F32", [100]) for name in "ab"})
 
-    found = changed_index("model.safetensors.index.json", before, {first: shards_of(content, limit=600, path=first)})
+    placed = numbered({first: shards_of(content, limit=600, path=first)}, {first: 900, second: 50})
+    found = changed_index("model.safetensors.index.json", before, placed)
 
     assert json.loads(found) == {
         "metadata": {"total_size": 0},
         "weight_map": {
-            "a": "model-00001-of-00002-00001-of-00002.safetensors",
-            "b": "model-00001-of-00002-00002-of-00002.safetensors",
-            "c": second,
+            "a": "model-00001-of-00003.safetensors",
+            "b": "model-00002-of-00003.safetensors",
+            "c": "model-00003-of-00003.safetensors",
         },
     }
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import io
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from bake.entrypoint.index import is_index
 from bake.errors import DigestError, LockError
-from bake.reshard import RULE, Shard, changed_index, divide, head_size, new_index
+from bake.reshard import RULE, Shard, changed_index, divide, head_size, new_index, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +64,7 @@ class Recipes:
         self._model = model
         self._read = read
         self._wanted = {path: item for item in model.resharded for path in item.files}
-        self._sizes = {file.path: file.size for file in model.files if file.path in self._wanted}
+        self._files = {file.path: file for file in model.files if file.path in self._wanted}
         self._shards: dict[str, tuple[Shard, ...]] = {}
         self._found: dict[str, Recipe] = {}
         self._reading = threading.Lock()
@@ -86,14 +86,9 @@ class Recipes:
         with self._reading:
             if path not in self._found:
                 self._found |= self._learn(item)
-        found = self._found.get(path)
-        if found is None or found.size != self._sizes[path]:
-            raise DigestError(
-                f"{item.source.path}: expected the file that {path} of {self._sizes[path]} bytes is made of, "
-                "found another header",
-                hint="a changed model is a new version: bake add NAME@NEW_VERSION SOURCE",
-            )
-        return found
+        if self._found[path].size != self._files[path].size:
+            raise _another_header(item.source)
+        return self._found[path]
 
     def _learn(self, item: Resharded) -> dict[str, Recipe]:
         if is_index(item.source.path):
@@ -109,12 +104,26 @@ class Recipes:
         return found | {path: Recipe(head=new_index(shards)) for path in item.files if is_index(path)}
 
     def _divide(self, item: Resharded) -> tuple[Shard, ...]:
-        source = item.source
+        """The shards of a file, under the names that the lock has for them."""
+        source, paths = item.source, [path for path in item.files if not is_index(path)]
+        if self._files[paths[0]].digest == source.digest:
+            return (whole(paths[0], size=source.size),)
         if source.path not in self._shards:
             head = read_head(source, self._read)
             limit = self._model.shard_limit or source.size
-            self._shards[source.path] = divide(source.path, head, size=source.size, limit=limit)
+            shards = divide(source.path, head, size=source.size, limit=limit)
+            if len(shards) != len(paths):
+                raise _another_header(source)
+            named = zip(shards, paths, strict=True)
+            self._shards[source.path] = tuple(replace(shard, path=path) for shard, path in named)
         return self._shards[source.path]
+
+
+def _another_header(source: RecordedFile) -> DigestError:
+    return DigestError(
+        f"{source.path}: expected the header of the file that was locked, found another",
+        hint="a changed model is a new version: bake add NAME@NEW_VERSION SOURCE",
+    )
 
 
 class Spliced(io.RawIOBase):

@@ -17,7 +17,7 @@ from bake.entrypoint.index import is_index
 from bake.errors import OutputError, SourceError
 from bake.lock import LockedModel, Resharded
 from bake.record import RecordedFile
-from bake.reshard import RULE, Shard, changed_index, divide, indexed, is_too_large, new_index, own_index
+from bake.reshard import RULE, Shard, changed_index, divide, indexed, is_too_large, new_index, numbered, own_index
 from bake.units import count_text, size_text
 
 if TYPE_CHECKING:
@@ -76,15 +76,16 @@ def reshard(workspace: Workspace, model: LockedModel, files: Sequence[RecordedFi
     indexes = dict(_read_whole(source, file) for file in files if is_index(file.path))
     divisible = _divisible(workspace, model, large, indexes, paths={file.path for file in files})
     parts = {file: _parts(workspace, model, file, source, limit=limit) for file in divisible}
-    divided = {file: shards for file, shards in parts.items() if len(shards) > 1 or shards[0].size <= limit}
-    changed = _changed_indexes(indexes, divided)
+    divided = {file.path: shards for file, shards in parts.items() if len(shards) > 1 or shards[0].size <= limit}
     if not divided:
         return Resharding(files=tuple(files))
-    if known := _known(model, files, [*divided, *changed], source):
+    placed = _placed(files, divided, indexes)
+    changed = _changed_indexes(indexes, placed)
+    if known := _known(model, files, [*placed, *changed], source):
         return known
-    _refuse_collisions(model, files, divided)
-    made = _read_once(workspace, model, divided, source)
-    return _join(files, divided, made, indexes=indexes, changed=changed)
+    _refuse_collisions(model, files, placed)
+    made = _read_once(workspace, model, placed, source)
+    return _join(files, placed, made, indexes=indexes, changed=changed)
 
 
 def _read_whole(source: Source, file: RecordedFile) -> tuple[RecordedFile, bytes]:
@@ -136,6 +137,16 @@ def _parts(
     return shards
 
 
+def _placed(
+    files: Sequence[RecordedFile], divided: Mapping[str, Sequence[Shard]], indexes: Mapping[RecordedFile, bytes]
+) -> dict[RecordedFile, tuple[Shard, ...]]:
+    """The shards of every file that does not stay as it is."""
+    named = {path for file, content in indexes.items() for path in indexed(file.path, content).values()}
+    by_path = {file.path: file for file in files}
+    shards = numbered(divided, {path: by_path[path].size for path in named if path in by_path})
+    return {by_path[path]: shards[path] for path in sorted(shards)}
+
+
 def _changed_indexes(
     indexes: Mapping[RecordedFile, bytes], divided: Mapping[RecordedFile, Sequence[Shard]]
 ) -> list[RecordedFile]:
@@ -158,28 +169,35 @@ def _known(
 
 
 def _refuse_collisions(
-    model: LockedModel, files: Sequence[RecordedFile], divided: Mapping[RecordedFile, Sequence[Shard]]
+    model: LockedModel, files: Sequence[RecordedFile], placed: Mapping[RecordedFile, Sequence[Shard]]
 ) -> None:
-    paths = {file.path for file in files}
-    if taken := sorted(paths & {shard.path for shards in divided.values() for shard in shards}):
+    stay = {file.path for file in files if file not in placed}
+    if taken := sorted(stay & {shard.path for shards in placed.values() for shard in shards}):
         raise SourceError(
-            f"{model.id}: shards of {', '.join(file.path for file in divided)} would have the names of other files: "
+            f"{model.id}: shards of {', '.join(file.path for file in placed)} would have the names of other files: "
             f"{', '.join(taken)}",
             hint="--exclude GLOB leaves those out",
         )
 
 
 def _read_once(
-    workspace: Workspace, model: LockedModel, divided: Mapping[RecordedFile, Sequence[Shard]], source: Source
+    workspace: Workspace, model: LockedModel, placed: Mapping[RecordedFile, Sequence[Shard]], source: Source
 ) -> dict[RecordedFile, tuple[Digest, list[RecordedFile]]]:
-    """The digest of each file, and its shards."""
+    """The digest of each file, and its shards. One that only gets another name is not read if its digest is known."""
+    renamed = {
+        file: (digest, [RecordedFile(path=shards[0].path, size=file.size, digest=digest)])
+        for file, shards in placed.items()
+        if shards[0].is_whole and (digest := source.known(file))
+    }
+    divided = {file: shards for file, shards in placed.items() if file not in renamed}
     _announce(workspace, model, divided, source)
     total = sum(file.size for file in divided)
     with workspace.progress.task(f"{model.id}: re-sharding", total) as advance, Workers() as workers:
         watched = workers.watch(advance)
         passing = {file: PassingShards(model, file, shards) for file, shards in divided.items()}
         digests = results(workers.download(_show, source, file, passing[file], watched) for file in divided)
-    return {file: (digest, passing[file].finish(workspace)) for file, digest in zip(divided, digests, strict=True)}
+    read = zip(divided, digests, strict=True)
+    return renamed | {file: (digest, passing[file].finish(workspace)) for file, digest in read}
 
 
 def _show(source: Source, file: RecordedFile, passing: PassingShards, advance: Callable[[int], object]) -> Digest:
@@ -201,6 +219,8 @@ def _announce(
             hint="free some, or set BAKE_CACHE to another place; bake cache prune empties the store",
         )
     for file, shards in divided.items():
+        if shards[0].is_whole:
+            continue
         fetched = ", fetched into the store once" if source.bytes_to_fetch(file) else ""
         workspace.progress.note(
             f"{model.id}: {file.path} ({size_text(file.size)}{fetched}) becomes {count_text(len(shards), 'shard')}"

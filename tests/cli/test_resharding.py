@@ -16,7 +16,7 @@ from bake.reshard import head_size
 from bake.store import Store
 from tests.cli.place import EMPTY_LOCK, Bake, Place, Ran, Started, error, files_below, finish, weight_layers, whole
 from tests.cli.pushed import faults_in, reference
-from tests.entrypoint.files import FIRST, INDEX, SECOND, index, model_files, safetensors, shard, write
+from tests.entrypoint.files import FIRST, INDEX, SECOND, frame, index, model_files, safetensors, shard, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -184,19 +184,41 @@ def test_a_file_that_changed_is_told_by_its_own_name(added: Place, bake: Bake) -
 # --- which files, and under which names
 
 
-def test_only_the_shard_that_is_too_large_is_divided(place: Place, bake: Bake) -> None:
-    write(place.root / "m", model_files() | {FIRST: safetensors({name: ("F32", [300]) for name in "ab"})})
+SHARDED = model_files() | {FIRST: safetensors({name: ("F32", [300]) for name in "ab"})}
+THREE = [f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3)]
+
+
+def test_a_shard_that_is_too_large_is_divided_and_the_others_are_numbered_anew(place: Place, bake: Bake) -> None:
+    write(place.root / "m", SHARDED)
 
     bake("-q", "add", "tiny@v1", "dir://m", "--max-shard-size", "2kB")
 
-    first = [f"model-00001-of-00002-0000{number}-of-00002.safetensors" for number in (1, 2)]
-    assert [file.path for file in locked(place).files] == ["config.json", *first, SECOND, INDEX]
-    assert [(item.source.path, item.files) for item in locked(place).resharded] == [
-        (FIRST, tuple(first)),
+    model = locked(place)
+    assert [file.path for file in model.files] == ["config.json", *THREE, INDEX]
+    assert [(item.source.path, item.files) for item in model.resharded] == [
+        (FIRST, tuple(THREE[:2])),
+        (SECOND, (THREE[2],)),
         (INDEX, (INDEX,)),
     ]
+    assert model.files[3].digest == Digest.of(SHARDED[SECOND])
     assert bake("-q", "build", "tiny@v1").code == 0
     assert whole(place.root / "dist" / "tiny-v1") == ()
+
+
+def test_shards_of_the_hub_are_numbered_anew_and_only_those_that_are_divided_are_fetched(
+    hub: FakeHub, place: Place, bake: Bake
+) -> None:
+    hub.add_repo("org/name", SHARDED)
+
+    assert bake("-q", "add", "tiny@v1", "hf://org/name", "--max-shard-size", "2kB").code == 0
+
+    fetched = {request.path for request in hub.requested("cdn/*")}
+    assert fetched == {f"/{Digest.of(SHARDED[FIRST]).hex}"}
+    first = bake("-q", "build", "tiny@v1")
+    shutil.rmtree(place.store)
+    shutil.rmtree(place.root / "dist")
+    assert bake("-q", "build", "tiny@v1") == first
+    assert bake("-q", "lock", "tiny@v1") == Ran(0, "", "")
 
 
 def test_a_tensor_that_is_too_large_alone_has_a_shard_and_is_told(place: Place, bake: Bake) -> None:
@@ -279,6 +301,21 @@ def test_the_image_holds_every_tensor_as_it_was(added: Place, bake: Bake, regist
     assert tensors(pulled) == tensors(WHOLE)
     assert json.loads(pulled[INDEX])["weight_map"] == {"a": ONE, "b": ONE, "c": TWO}
     assert faults_in(registry) == ()
+
+
+def test_shards_with_layers_of_their_own_have_them_learned_in_the_same_read(place: Place, bake: Bake) -> None:
+    size = 66 << 20
+    offsets = {name: [at * size, at * size + size] for at, name in enumerate("ab")}
+    header = {name: {"dtype": "U8", "shape": [size], "data_offsets": offsets[name]} for name in "ab"}
+    write(place.root / "m", {"config.json": WHOLE["config.json"], MODEL: frame(json.dumps(header).encode())})
+    with (place.root / "m" / MODEL).open("r+b") as stream:
+        stream.truncate(stream.seek(0, 2) + 2 * size)
+
+    assert bake("-q", "add", "tiny@v1", "dir://m", "--max-shard-size", "100MB").code == 0
+
+    assert [layer.files for layer in locked(place).layers] == [("config.json", INDEX), (ONE,), (TWO,)]
+    assert bake("-q", "build", "tiny@v1").code == 0
+    assert whole(place.root / "dist" / "tiny-v1") == ()
 
 
 def test_build_and_push_give_the_same_image(added: Place, bake: Bake, registry: FakeRegistry) -> None:
