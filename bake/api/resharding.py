@@ -16,9 +16,10 @@ from bake.digest import Digest
 from bake.entrypoint.index import is_index
 from bake.errors import OutputError, SourceError
 from bake.lock import LockedModel, Resharded
+from bake.plan import MAX_LAYERS
 from bake.record import RecordedFile
 from bake.reshard import RULE, Shard, changed_index, divide, indexed, is_too_large, new_index, numbered, own_index
-from bake.units import count_text, size_text
+from bake.units import count_text, parse_size, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,10 +62,14 @@ class Resharding:
 
 
 def smaller_shards(image_plan: ImagePlan) -> str:
-    """What to type where a registry would refuse a layer for its size."""
-    model = max((planned.model for planned in image_plan.models), key=lambda one: max(file.size for file in one.files))
-    smaller = "a smaller --max-shard-size" if model.max_shard_size else f"--max-shard-size {_USUAL}"
-    return f"bake add {model.id.name}@NEW_VERSION {model.source} {smaller} divides its weights, tensor by tensor"
+    """What to type where a registry would refuse the largest layer for its size, or why there is nothing to type."""
+    layer = max(image_plan.layers, key=lambda one: one.size)
+    if len(layer.files) > 1:
+        return f"an image has {MAX_LAYERS} layers of weights at most, so these shards share them"
+    (model,) = (planned.model for planned in image_plan.models if planned.model.id == layer.model)
+    size = _USUAL if model.shard_limit is None or model.shard_limit > parse_size(_USUAL) else "SIZE"
+    command = f"bake add {model.id.name}@NEW_VERSION {model.source} --max-shard-size {size}"
+    return f"{command} divides its weights, tensor by tensor"
 
 
 def reshard(workspace: Workspace, model: LockedModel, files: Sequence[RecordedFile], source: Source) -> Resharding:
@@ -75,11 +80,12 @@ def reshard(workspace: Workspace, model: LockedModel, files: Sequence[RecordedFi
         return Resharding(files=tuple(files))
     indexes = dict(_read_whole(source, file) for file in files if is_index(file.path))
     divisible = _divisible(workspace, model, large, indexes, paths={file.path for file in files})
-    parts = {file: _parts(workspace, model, file, source, limit=limit) for file in divisible}
+    parts = {file: divide(file.path, read_head(file, source.read), size=file.size, limit=limit) for file in divisible}
     divided = {file.path: shards for file, shards in parts.items() if len(shards) > 1 or shards[0].size <= limit}
+    placed = _placed(files, divided, indexes)
+    _warn_of_large(workspace, model, parts, placed)
     if not divided:
         return Resharding(files=tuple(files))
-    placed = _placed(files, divided, indexes)
     changed = _changed_indexes(indexes, placed)
     if known := _known(model, files, [*placed, *changed], source):
         return known
@@ -124,17 +130,22 @@ def _divisible(
     return found
 
 
-def _parts(
-    workspace: Workspace, model: LockedModel, file: RecordedFile, source: Source, *, limit: int
-) -> tuple[Shard, ...]:
-    shards = divide(file.path, read_head(file, source.read), size=file.size, limit=limit)
-    for shard in shards:
-        if shard.size > limit:  # then it holds one tensor
-            workspace.progress.warn(
-                f"{model.id}: {shard.path if len(shards) > 1 else file.path} has {size_text(shard.size)}, more than "
-                f"{model.max_shard_size}: tensor {shard.tensors[0]!r} alone is that large, and none is divided"
-            )
-    return shards
+def _warn_of_large(
+    workspace: Workspace,
+    model: LockedModel,
+    parts: Mapping[RecordedFile, Sequence[Shard]],
+    placed: Mapping[RecordedFile, Sequence[Shard]],
+) -> None:
+    """What is larger than asked holds one tensor: it has that shard alone."""
+    limit = model.shard_limit or 0
+    for file, shards in parts.items():
+        paths = [shard.path for shard in placed[file]] if file in placed else [file.path]
+        for path, shard in zip(paths, shards, strict=True):
+            if shard.size > limit:
+                workspace.progress.warn(
+                    f"{model.id}: {path} has {size_text(shard.size)}, more than {model.max_shard_size}: tensor "
+                    f"{shard.tensors[0]!r} alone is that large, and none is divided"
+                )
 
 
 def _placed(

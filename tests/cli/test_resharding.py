@@ -232,6 +232,16 @@ def test_a_tensor_that_is_too_large_alone_has_a_shard_and_is_told(place: Place, 
     assert [file.path for file in locked(place).files] == ["config.json", ONE, TWO, INDEX]
 
 
+def test_a_shard_that_is_told_has_the_name_that_it_has_in_the_end(place: Place, bake: Bake) -> None:
+    write(place.root / "m", SHARDED | {FIRST: safetensors({"a": ("F32", [9]), "b": ("F32", [900])})})
+
+    ran = bake("-q", "add", "tiny@v1", "dir://m", "--max-shard-size", "2kB")
+
+    assert ran.err == (
+        f"warning: tiny@v1: {THREE[1]} has 3.7 kB, more than 2kB: tensor 'b' alone is that large, and none is divided\n"
+    )
+
+
 def test_a_file_of_one_tensor_is_left_as_it_is(place: Place, bake: Bake) -> None:
     write(place.root / "m", WHOLE | {MODEL: safetensors({"b": ("F32", [900])})})
 
