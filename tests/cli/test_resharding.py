@@ -16,6 +16,7 @@ from bake.reshard import head_size
 from bake.store import Store
 from tests.cli.place import EMPTY_LOCK, Bake, Place, Ran, Started, error, files_below, finish, weight_layers, whole
 from tests.cli.pushed import faults_in, reference
+from tests.cli.test_hub_models import fill_hf_cache
 from tests.entrypoint.files import FIRST, INDEX, SECOND, frame, index, model_files, safetensors, shard, write
 
 if TYPE_CHECKING:
@@ -399,6 +400,45 @@ def test_a_push_from_an_empty_store_fetches_parts_and_keeps_none(
     assert bake("-q", "push", "tiny@v1", reference(registry)).code == 0
     assert faults_in(registry) == ()
     assert not (from_hub.store / "files").exists()
+
+
+def test_a_push_that_breaks_within_a_shard_goes_on(from_hub: Place, bake: Bake, registry: FakeRegistry) -> None:
+    shutil.rmtree(from_hub.store)
+    registry.fault("PATCH */blobs/uploads/*", times=2, cut=3_000)
+
+    assert bake("-q", "push", "tiny@v1", reference(registry)).code == 0
+    assert faults_in(registry) == ()
+
+
+def test_the_file_in_the_hugging_face_cache_is_used(from_hub: Place, hub: FakeHub, bake: Bake, tmp_path: Path) -> None:
+    fill_hf_cache(tmp_path / "hf-home", str(locked(from_hub).commit), WHOLE)
+    shutil.rmtree(from_hub.store)
+
+    assert bake("--json", "plan", "tiny@v1").document["fetch"] == 0
+    assert bake("-q", "--offline", "build", "tiny@v1").code == 0
+    assert hub.requests == []
+    assert whole(from_hub.root / "dist" / "tiny-v1") == ()
+
+
+def test_an_altered_copy_in_the_hugging_face_cache_is_not_used(
+    from_hub: Place, hub: FakeHub, bake: Bake, tmp_path: Path
+) -> None:
+    fill_hf_cache(tmp_path / "hf-home", str(locked(from_hub).commit), WHOLE | {MODEL: WEIGHTS[:-1] + b"\x08"})
+    shutil.rmtree(from_hub.store)
+
+    offline = bake("-q", "--offline", "build", "tiny@v1")
+
+    assert (offline.code, offline.err.splitlines()[-1]) == (4, "hint: run it without --offline")
+    assert bake("-q", "build", "tiny@v1").code == 0
+    assert whole(from_hub.root / "dist" / "tiny-v1") == ()
+    assert hub.requested("cdn/*") != []
+
+
+def test_an_index_that_lies_in_lfs_is_proven_and_kept_too(hub: FakeHub, place: Place, bake: Bake) -> None:
+    hub.add_repo("org/name", SHARDED, lfs=lambda _: True)
+
+    assert bake("-q", "add", "tiny@v1", "hf://org/name", "--max-shard-size", "2kB").code == 0
+    assert Store(place.store).file(Digest.of(SHARDED[INDEX])) is not None
 
 
 def test_a_body_that_breaks_is_taken_up_again(from_hub: Place, hub: FakeHub, bake: Bake) -> None:
