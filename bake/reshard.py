@@ -32,6 +32,7 @@ LENGTH = 8
 _ENDING = ".safetensors"
 _INDEX = ".safetensors.index.json"
 _NUMBERED = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.safetensors")
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _MOST = 99_999
 _WHOLE = ("model.safetensors", "diffusion_pytorch_model.safetensors")
 """Names of whole files that transformers and diffusers look for an index of (SAFE_WEIGHTS_INDEX_NAME)."""
@@ -233,7 +234,7 @@ def _entry_size(tensor: Tensor, *, first: Tensor) -> int:
 
 def _json(document: dict[str, object]) -> bytes:
     try:
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+        return _COMPACT.encode(document).encode()
     except UnicodeEncodeError as error:
         raise SourceError(f"a header names {error.object[error.start : error.end]!r}, which is no text") from error
 

@@ -123,6 +123,12 @@ def test_shards_that_share_a_layer_are_not_made_smaller_by_dividing_them() -> No
     assert hint(model) == "an image has 60 layers of weights at most, so these shards share them"
 
 
+def test_a_pickle_is_not_to_be_divided() -> None:
+    assert hint(locked([sized("pytorch_model.bin", 12 * GB)])) == (
+        "bake divides safetensors files, and pytorch_model.bin is none: convert the model"
+    )
+
+
 def test_the_model_of_the_largest_layer_is_named() -> None:
     critic = locked([sized("model.safetensors", 12 * GB)], model=ModelId("critic", "v2"))
     actor = locked([sized("model.safetensors", 2 * GB)], critic=critic.id)

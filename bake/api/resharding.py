@@ -66,6 +66,8 @@ def smaller_shards(image_plan: ImagePlan) -> str:
     layer = max(image_plan.layers, key=lambda one: one.size)
     if len(layer.files) > 1:
         return f"an image has {MAX_LAYERS} layers of weights at most, so these shards share them"
+    if not layer.files[0].path.endswith(".safetensors"):
+        return f"bake divides safetensors files, and {layer.files[0].path} is none: convert the model"
     (model,) = (planned.model for planned in image_plan.models if planned.model.id == layer.model)
     size = _USUAL if model.shard_limit is None or model.shard_limit > parse_size(_USUAL) else "SIZE"
     command = f"bake add {model.id.name}@NEW_VERSION {model.source} --max-shard-size {size}"
