@@ -1,9 +1,14 @@
-"""Sizes and times as people read them."""
+"""Sizes and times as people read and write them."""
 
 from __future__ import annotations
 
+import re
+
 _UNITS = ("kB", "MB", "GB", "TB", "PB")
 _STEP = 1000
+_SIZE = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,9})?) ?(?P<prefix>[kKMGT]?)(?P<binary>i?)B")
+_TIME = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,9})?) ?(?P<unit>s|min|h)")
+_SECONDS = {"s": 1, "min": 60, "h": 3600}
 
 
 def size_text(size: float) -> str:
@@ -26,3 +31,22 @@ def time_text(seconds: float) -> str:
         return f"{whole} s"
     minutes, rest = divmod(whole, 60)
     return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def parse_size(text: str) -> int:
+    """`9.9GB`, `64 MiB`, in bytes. Raises ValueError for other text, and for nothing."""
+    found = _SIZE.fullmatch(text)
+    power = " kmgt".index(found["prefix"].lower() or " ") if found else 0
+    size = round(float(found["number"]) * (1024 if found["binary"] else _STEP) ** power) if found else 0
+    if not size or (found and found["binary"] and not power):
+        raise ValueError("expected a size such as 20GB, 9.9GB or 64MiB")
+    return size
+
+
+def parse_time(text: str) -> int:
+    """`90s`, `30min`, `1.5h`, in seconds. Raises ValueError for other text, and for less than a second."""
+    found = _TIME.fullmatch(text)
+    seconds = round(float(found["number"]) * _SECONDS[found["unit"]]) if found else 0
+    if not seconds:
+        raise ValueError("expected a time such as 90s, 30min or 2h")
+    return seconds

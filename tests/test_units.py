@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bake.units import count_text, size_text, time_text
+from bake.units import count_text, parse_size, parse_time, size_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,28 @@ def test_counts_agree_with_their_noun(count: int, expected: str) -> None:
 )
 def test_times_are_read_at_a_glance(seconds: float, text: str) -> None:
     assert time_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1B", 1), ("2kB", 2000), ("2 KB", 2000), ("9.9GB", 9_900_000_000), ("64MiB", 64 << 20), ("1.5 TiB", 3 << 39)],
+)
+def test_sizes_are_read_in_decimal_and_binary_units(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "10", "GB", "0GB", "-1GB", "0.1B", "1iB", "10 gb", "10Gbit", "1e9B", "20GB "])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^expected a size such as 20GB, 9\.9GB or 64MiB$"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30min", 1800), ("1.5 h", 5400)])
+def test_times_are_read(text: str, seconds: int) -> None:
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "0s", "0.1s", "1m", "1d", "-1s"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^expected a time such as 90s, 30min or 2h$"):
+        parse_time(text)

@@ -56,6 +56,13 @@ class Output:
 
 def choose_output(workspace: Workspace, model: ModelId, text: str | None) -> Output:
     """What `--to` says; without it, the daemon if one answers, else `dist/NAME-VERSION`. Raises UsageError."""
+    output = _choose(workspace, model, text)
+    if workspace.adjustment and output.kind != "registry":
+        raise UsageError(f"{workspace.adjustment.source} is about a registry that is pushed to", hint="add --to REF")
+    return output
+
+
+def _choose(workspace: Workspace, model: ModelId, text: str | None) -> Output:
     name = f"{model.name}:{model.version}"
     if text is not None and not text.isprintable():
         raise UsageError(f"--to: expected a path of printable characters, found {text!r}")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from bake.lock import LockedModel, ModelId
+    from bake.registry import Adjustment
     from bake.store import Store
 
 LOCK_NAME = "models.lock"
@@ -40,12 +41,16 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """`path` is models.lock; relative sources, bases and outputs are taken from its folder."""
+    """`path` is models.lock; relative sources, bases and outputs are taken from its folder.
+
+    `adjustment` is what was said of the registry that is pushed to.
+    """
 
     path: Path
     store: Store
     progress: Progress
     offline: bool = False
+    adjustment: Adjustment | None = None
 
     @property
     def folder(self) -> Path:

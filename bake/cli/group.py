@@ -77,6 +77,7 @@ def open_workspace(said: Settings, *, path: Path | None = None) -> Workspace:
     from bake.api import Workspace
     from bake.api.workspace import find_lock
     from bake.console import make_progress
+    from bake.registry import Adjustment
     from bake.store import Store
 
     here()  # whatever is typed, paths are shown as seen from it
@@ -84,7 +85,9 @@ def open_workspace(said: Settings, *, path: Path | None = None) -> Workspace:
     store = Store.default()
     store.tell = progress.note
     found = path or said.lock or find_lock(here())
-    return Workspace(path=found, store=store, progress=progress, offline=said.offline)
+    profile = said.registry_profile
+    adjustment = Adjustment.parse(profile, source="--registry-profile") if profile is not None else None
+    return Workspace(path=found, store=store, progress=progress, offline=said.offline, adjustment=adjustment)
 
 
 def here() -> Path:

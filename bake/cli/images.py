@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bake.cli.group import MODEL, bake, open_workspace, print_result
-from bake.cli.words import RateType, settings
+from bake.cli.words import RateType, registry_profile, settings
 from bake.errors import CheckFailed, UsageError
 from bake.units import count_text
 
@@ -31,6 +31,7 @@ _TO = (
 @click.argument("model", type=MODEL, metavar="NAME@VERSION")
 @click.option("--to", metavar=_TO_FORM, envvar="BAKE_TO", help=_TO)
 @click.option("--rate", type=RateType(), metavar="RATE", help="The line to the registry: 100MB/s, 1Gbit/s, 300Mbps.")
+@registry_profile
 @click.pass_context
 def plan(context: click.Context, model: ModelId, to: str | None, rate: float | None) -> None:
     """Show what a build would make, and what it would fetch, read and write. Does nothing.
@@ -106,6 +107,7 @@ def render(context: click.Context, models: tuple[ModelId, ...], folder: Path | N
 )
 @click.option("--buildx-builder", metavar="NAME", help="A builder of `docker buildx ls`, for --builder docker.")
 @click.option("--frozen", is_flag=True, help="Do not write layer digests that were learned into the lock.")
+@registry_profile
 @click.pass_context
 def build(
     context: click.Context, model: ModelId, to: str | None, builder: str, buildx_builder: str | None, *, frozen: bool
@@ -152,6 +154,7 @@ def build(
 @click.argument("reference", metavar="REF")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Another tag for the image; may be repeated.")
 @click.option("--frozen", is_flag=True, help="Do not write layer digests that were learned into the lock.")
+@registry_profile
 @click.pass_context
 def push(context: click.Context, model: ModelId, reference: str, tags: tuple[str, ...], *, frozen: bool) -> None:
     """Build an image straight into a registry, and print its reference.

@@ -20,6 +20,7 @@ from bake.digest import Digest
 from bake.errors import BakeError, DigestError, OutputError
 from bake.image import INDEX, LAYER, Descriptor, Image, ImageConfig, Manifest, Platform
 from bake.patience import Attempts, Patience
+from bake.registry.adjustment import Adjustment, environment_adjustment
 from bake.registry.answer import LIMIT
 from bake.registry.blobs import download, download_part, has_blob
 from bake.registry.client import Client
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Access",
+    "Adjustment",
     "Arrival",
     "Credentials",
     "Document",
@@ -84,13 +86,16 @@ class Registry:
         patience: Patience | None = None,
         timeouts: Timeouts | None = None,
         profile: Profile | None = None,
+        adjustment: Adjustment | None = None,
     ) -> Registry:
         """Reach the registry of a reference; the caller closes it, or uses it in a `with`.
 
-        The login is that of `docker login`, and the profile the registry's own, unless they are given. HTTP without TLS
-        is for loopback, and for whoever asks for it by `plain_http`, or by naming the host in BAKE_PLAIN_HTTP. Raises
-        NetworkError, and UsageError for settings of Docker, proxies or certificates that cannot be read.
+        The login is that of `docker login`, and the profile the registry's own, unless they are given. It is adjusted
+        as `adjustment` says, or else BAKE_REGISTRY_PROFILE. HTTP without TLS is for loopback, and for whoever asks for
+        it by `plain_http`, or by naming the host in BAKE_PLAIN_HTTP. Raises NetworkError, and UsageError for settings
+        of Docker, proxies, certificates or profiles that cannot be read.
         """
+        adjustment = adjustment or environment_adjustment(reference.host)
         plain_http = plain_http or may_be_plain(reference.host)
         patience = patience or usual_patience()
         login = login or find_login(reference.host)
@@ -100,11 +105,12 @@ class Registry:
         except BakeError:
             network.close()
             raise
+        profile = profile or profile_of(reference.host, headers=answer.headers)
         party = Party(
             reference=reference,
             access=access,
             login=login,
-            profile=profile or profile_of(reference.host, headers=answer.headers),
+            profile=adjustment.of(profile) if adjustment else profile,
         )
         client = Client(party, origin=origin, network=network, patience=patience)
         client.learn(answer)
