@@ -213,7 +213,9 @@ class Registry:
         if faults := self.profile.refused(sizes):
             told = f"{self.reference.name}: {count_text(len(faults), 'layer')} too large for {self.profile.name}:"
             raise OutputError(
-                "\n  ".join([told, *faults]), hint="split the model into smaller shards, or push to another registry"
+                "\n  ".join([told, *faults]),
+                hint="split the model into smaller shards, or push to another registry; if this one takes more: "
+                "--registry-profile layer=SIZE",
             )
 
     def push_blob(

@@ -13,7 +13,10 @@ from tests.cli.remote import put_layout
 if TYPE_CHECKING:
     from tests.registry.server import FakeRegistry
 
-SPLIT = "split the model into smaller shards, or push to another registry"
+SPLIT = (
+    "split the model into smaller shards, or push to another registry; if this one takes more: "
+    "--registry-profile layer=SIZE"
+)
 
 
 def bodies(registry: FakeRegistry) -> list[int]:

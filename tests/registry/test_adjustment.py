@@ -93,8 +93,8 @@ def test_a_chunk_is_never_larger_than_a_body_may_be() -> None:
             "",
             [
                 (
-                    "'': no such profile; there are generic, ghcr, ecr, ecr-public, docker-hub, artifact-registry, acr, "
-                    "quay, harbor and cloudflare"
+                    "'': no such profile; there are generic, ghcr, ecr, ecr-public, docker-hub, artifact-registry, "
+                    "acr, quay, harbor and cloudflare"
                 ),
             ],
         ),
