@@ -93,7 +93,7 @@ def _read(text: str, *, source: str) -> tuple[Adjustment, list[str]]:
             faults.append(f"{word!r}: {error}")
             continue
         if field in found:
-            faults.append(f"{word!r}: {'there is another profile before' if field == 'like' else 'is given twice'}")
+            faults.append(f"{word!r}: another {'profile' if field == 'like' else 'value for it'} stands before")
         found[field] = value
     like = found.pop("like", None)
     return Adjustment(source=source, like=like, changes=tuple(found.items())), faults

@@ -87,8 +87,8 @@ def test_a_chunk_is_never_larger_than_a_body_may_be() -> None:
         ("time=10", ["'time=10': expected a time such as 90s, 30min or 2h"]),
         ("parallel=9", ["'parallel=9': expected a number from 1 to 8"]),
         ("resumable=maybe", ["'resumable=maybe': expected yes or no"]),
-        ("ghcr,ecr", ["'ecr': there is another profile before"]),
-        ("layer=1GB,layer=2GB", ["'layer=2GB': is given twice"]),
+        ("ghcr,ecr", ["'ecr': another profile stands before"]),
+        ("layer=1GB,layer=2GB", ["'layer=2GB': another value for it stands before"]),
         (
             "",
             [
