@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bake.api.workspace import Workspace
     from bake.image import Descriptor
     from bake.plan import ImagePlan, LayerPlan
+    from bake.record import RecordedFile
     from bake.registry import Reference, Source
 
 
@@ -119,10 +120,14 @@ class Layers:
             if scanner:
                 _scan(stored, scanner, what=layer_words(item))
             return reopened(lambda: stored.open("rb", buffering=0))
-        self._read.add(item.key)
         model = self._models[item.model]
         files = stream_files(self._workspace, model, workers=self._workers)
-        return LayerStream(item, files, prove_files=model.source.startswith("hf://"), scanner=scanner)
+
+        def read(file: RecordedFile, offset: int) -> Iterator[bytes]:
+            self._read.add(item.key)  # not before: a layer that is mounted is not read, and so not proven
+            return files(file, offset)
+
+        return LayerStream(item, read, prove_files=model.source.startswith("hf://"), scanner=scanner)
 
     def _seen_in(self, digest: Digest) -> str | None:
         """Another repository of this registry that a push from here has put a layer into."""

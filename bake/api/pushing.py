@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bake.api.base_layers import ReadableBase
     from bake.api.outputs import Output
     from bake.api.packing import Packed
+    from bake.api.traffic import Traffic
     from bake.api.workspace import Workspace
     from bake.image import Image
     from bake.lock import ModelId
@@ -45,7 +46,8 @@ class Pushed:
     """What a push made: an image that `digest` names and `tags` lead to, of `size` bytes in `layers`.
 
     Of its layers, `sent` with `sent_bytes` were sent, and `mounted` came from other repositories of the registry.
-    `recorded` says that the lock was told layer digests it did not know, `runs` that the image trains by itself.
+    `changed` says that anything was put there, if only a tag; `recorded`, that the lock was told layer digests it did
+    not know; `runs`, that the image trains by itself.
     """
 
     id: ModelId
@@ -58,6 +60,7 @@ class Pushed:
     sent: int
     sent_bytes: int
     mounted: int
+    changed: bool
     recorded: bool
     runs: bool
 
@@ -91,13 +94,19 @@ class Pushed:
 
 
 def push(
-    workspace: Workspace, model: ModelId, *, output: Output, tags: Sequence[str] = (), frozen: bool = False
+    workspace: Workspace,
+    model: ModelId,
+    *,
+    output: Output,
+    tags: Sequence[str] = (),
+    frozen: bool = False,
+    traffic: Traffic | None = None,
 ) -> Pushed:
     """Put the image of a model into a registry, under its tag and others, and record what was learned, unless `frozen`.
 
     It is the image that `build` makes. One more tag is put that never moves: the version, and a digest of all that
-    decides the image. Raises LockError, SourceError, NetworkError, DigestError, OutputError, ImageError, CheckFailed,
-    and UsageError for a malformed tag.
+    decides the image. `traffic` is that of all images which are pushed in one run. Raises LockError, SourceError,
+    NetworkError, DigestError, OutputError, ImageError, CheckFailed, and UsageError for a malformed tag.
     """
     image_plan = plan.plan_image(workspace.load(), model)
     reference = Reference.parse(output.place)
@@ -110,10 +119,10 @@ def push(
         wheels = stack.enter_context(open_wheels_layer(workspace, image_plan))
         stack.enter_context(workers)  # the first to end, so that nothing is on its way when the others are closed
         layers = Layers(workspace, image_plan, reference, workers=workers)
-        sender = Sender(workspace, registry, workers=workers)
+        sender = Sender(workspace, registry, workers=workers, traffic=traffic)
         image, packed = send_image(layers, sender, base, wheels)
         fixed = fixed_tag(image_plan, image)
-        put = put_tags(workspace, registry, image, fixed=fixed, asked=asked)
+        held, moved = _move_tags(workspace, registry, image, fixed=fixed, asked=asked)
     config = image.manifest.config.digest
     sent = [item for item in sender.arrived if item.how == "uploaded" and item.digest != config]
     return Pushed(
@@ -121,12 +130,13 @@ def push(
         output=output,
         digest=image.descriptor.digest,
         reference=f"{reference}@{image.descriptor.digest}",
-        tags=put,
+        tags=held,
         size=sum(layer.size for layer in image.manifest.layers),
         layers=len(image.manifest.layers),
         sent=len(sent),
         sent_bytes=sum(item.blob.size for item in sent),
         mounted=sum(item.how == "mounted" for item in sender.arrived),
+        changed=bool(moved) or any(item.how != "present" for item in sender.arrived),
         recorded=not frozen and record_layers(workspace, image_plan, packed),
         runs=image_plan.base is not None,
     )
@@ -164,13 +174,20 @@ def put_tags(
     workspace: Workspace, registry: Registry, image: Image, *, fixed: str, asked: Sequence[str]
 ) -> tuple[str, ...]:
     """Put the manifest under each tag that does not lead to it yet; returns those that lead to it now."""
+    return _move_tags(workspace, registry, image, fixed=fixed, asked=asked)[0]
+
+
+def _move_tags(
+    workspace: Workspace, registry: Registry, image: Image, *, fixed: str, asked: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """`put_tags`, and which of the tags did not lead to the image before."""
     content, digest = image.manifest.dumps(), image.descriptor.digest
     tags = list(dict.fromkeys((fixed, *asked)))
     found = {tag: registry.resolve(tag) for tag in tags}
     if (held := found[fixed]) and held.digest != digest:
         workspace.progress.warn(f"{registry.reference.name}:{fixed} is another image, {held.digest}; it is left alone")
         tags.remove(fixed)
-    for tag in tags:
-        if (held := found[tag]) is None or held.digest != digest:
-            registry.put_manifest(content, media_type=MANIFEST, tag=tag)
-    return tuple(tags)
+    moved = tuple(tag for tag in tags if (held := found[tag]) is None or held.digest != digest)
+    for tag in moved:
+        registry.put_manifest(content, media_type=MANIFEST, tag=tag)
+    return tuple(tags), moved

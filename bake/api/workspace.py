@@ -102,7 +102,7 @@ class Workspace:
             raise LockError(
                 f"{self.path.name} has format {_version(lock)}, newer than this bake writes; "
                 "writing it would lose what this bake does not know",
-                hint="upgrade bake: pip install --upgrade bake",
+                hint="install a newer bake, as this one was installed",
             )
         text = dumps(lock).encode()
         parse(text.decode(), where=self.path.name)  # what cannot be read again is never written

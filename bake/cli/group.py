@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _THEMES = {
     "The lock": ("init", "add", "lock", "list", "show"),
     "The image": ("plan", "render", "build", "push", "pull", "rebase", "verify", "run"),
+    "CI": ("matrix",),
     "Housekeeping": ("cache", "completion"),
 }
 
