@@ -12,47 +12,59 @@ from bake.image import LAYER, Descriptor
 from bake.registry import profile_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bake.api.foreseeing import ForeseenLayer
     from bake.api.workspace import Workspace
+    from bake.image import Image
     from bake.registry import Access, Profile, Reference, Registry
+
+    Recognize = Callable[[Registry], Image | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """What a registry says: the layers, with how each would come there, and what the reference names now.
 
+    `image` is the one to come, where it is there and was recognized: then the layers are its, with their digests.
     `notes` are why it could not be asked all that it should be.
     """
 
     profile: Profile
     layers: tuple[ForeseenLayer, ...]
     named: Descriptor | None = None
+    image: Image | None = None
     notes: tuple[str, ...] = ()
 
 
-def ask_registry(workspace: Workspace, reference: Reference, layers: Sequence[ForeseenLayer]) -> Answered:
+def ask_registry(
+    workspace: Workspace, reference: Reference, layers: Sequence[ForeseenLayer], *, recognize: Recognize
+) -> Answered:
     """Ask for every layer whose digest is known, as one who pushes; who may not push asks as one who pulls.
 
-    A repository that is not there is an empty one. Raises OutputError where it may not even be read, and NetworkError.
+    `recognize` says whether all of the image is there. A repository that is not there is an empty one. Raises
+    OutputError where it may not even be read, and NetworkError.
     """
     try:
-        found = _ask(workspace, reference, layers, access="push")
+        found = _ask(workspace, reference, layers, recognize, access="push")
     except OutputError as refused:
-        return _ask_as_reader(workspace, reference, layers, refused)
+        return _ask_as_reader(workspace, reference, layers, recognize, refused)
     if _is_empty(found) and _is_absent(workspace, reference):
         return replace(found, notes=(f"{reference.name} is not there yet: taken as empty",))
     return found
 
 
 def _ask_as_reader(
-    workspace: Workspace, reference: Reference, layers: Sequence[ForeseenLayer], refused: OutputError
+    workspace: Workspace,
+    reference: Reference,
+    layers: Sequence[ForeseenLayer],
+    recognize: Recognize,
+    refused: OutputError,
 ) -> Answered:
     """As a pull request from a fork does, whose token can only read. Raises what was refused, where that cannot be."""
     note = f"not allowed to push here: {refused.message}"
     try:
-        found = _ask(workspace, reference, layers, access="pull")
+        found = _ask(workspace, reference, layers, recognize, access="pull")
     except SourceError as error:
         if not _is_denied(error, reference):
             raise refused from error
@@ -61,10 +73,21 @@ def _ask_as_reader(
     return replace(found, notes=(note,))
 
 
-def _ask(workspace: Workspace, reference: Reference, layers: Sequence[ForeseenLayer], *, access: Access) -> Answered:
+def _ask(
+    workspace: Workspace,
+    reference: Reference,
+    layers: Sequence[ForeseenLayer],
+    recognize: Recognize,
+    *,
+    access: Access,
+) -> Answered:
     workers = Workers()
     with open_registry(workspace, reference, access=access, sleep=workers.sleep) as registry, workers:
         named = registry.resolve()  # alone, and first: a refusal comes once
+        if image := recognize(registry):
+            whole = zip(layers, image.manifest.layers, strict=True)
+            there = tuple(replace(layer, digest=blob.digest, arrival="there", fetch=0) for layer, blob in whole)
+            return Answered(profile=registry.profile, layers=there, named=named, image=image)
         asked = results(workers.download(_look_up, registry, layer) for layer in layers)
         return Answered(profile=registry.profile, layers=tuple(asked), named=named)
 

@@ -9,13 +9,13 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from bake.api import contents
 from bake.api.asking import ask_registry
 from bake.api.base_layers import open_readable
 from bake.api.building import assemble
 from bake.api.fetching import needs_fetching
 from bake.api.layers import known_digest
 from bake.api.packing import Packed
+from bake.api.recognizing import program_layer, recognize, unread_words
 from bake.api.remote import reference_of
 from bake.api.small import SmallBlobs
 from bake.api.streaming import layer_words
@@ -23,7 +23,6 @@ from bake.api.wheels import open_wheels_layer, wheels_step
 from bake.api.workers import Workers
 from bake.digest import Digest
 from bake.image import LAYER, Descriptor
-from bake.layer import stream_entries
 from bake.units import size_text
 
 if TYPE_CHECKING:
@@ -104,7 +103,14 @@ def foresee(workspace: Workspace, image_plan: ImagePlan, output: Output, *, rate
             *(_weights(workspace, image_plan, layer, weights[layer.key]) for layer in image_plan.layers),
             *_small_layers(image_plan, wheels),
         ]
-    found = ask_registry(workspace, reference, layers)
+    below = base.image if base else None
+    found = ask_registry(
+        workspace,
+        reference,
+        layers,
+        recognize=lambda registry: recognize(workspace, registry, image_plan, base=below, wheels=lambda: wheels),
+    )
+    image = image or found.image
     return Foreseen(
         registry=found.profile.name,
         layers=found.layers,
@@ -112,8 +118,13 @@ def foresee(workspace: Workspace, image_plan: ImagePlan, output: Output, *, rate
         is_there=image is not None and found.named is not None and found.named.digest == image.descriptor.digest,
         rate=rate,
         faults=refusals(found.profile, found.layers, rate=rate),
-        notes=(*found.notes, *asked_for(found.profile, found.layers)),
+        notes=(*found.notes, *_unread(reference, found.image), *asked_for(found.profile, found.layers)),
     )
+
+
+def _unread(reference: Reference, image: Image | None) -> Iterator[str]:
+    if image is not None:
+        yield unread_words(f"{reference.name}@{image.descriptor.digest}")
 
 
 def _image(
@@ -190,7 +201,7 @@ def _small_layers(image_plan: ImagePlan, wheels: AddedLayer | None) -> Iterator[
             digest=found.digest if found else None,
             arrival="upload",
         )
-    last = SmallBlobs().add_all(stream_entries(contents.image_entries(image_plan)), media_type=LAYER)
+    last = program_layer(image_plan)
     yield ForeseenLayer(
         part="program", what="record and entrypoint", size=last.size, digest=last.digest, arrival="upload"
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bake.api.workers import Workers
     from bake.api.workspace import Workspace
     from bake.digest import Digest
+    from bake.image import Image
     from bake.registry import Arrival, Registry, Source
 
 
@@ -89,6 +90,11 @@ class Sender:
             digests = results([self._workers.download(self._send, blob, advance) for blob in ordered])
         sent = {id(blob): digest for blob, digest in zip(ordered, digests, strict=True)}
         return [blob.digest or sent[id(blob)] for blob in blobs]
+
+    def found(self, image: Image) -> None:
+        """The repository has all of an image: its layers may be mounted from there for others."""
+        for layer in image.manifest.layers:
+            self._traffic.has_arrived(self._registry.reference, layer.digest)
 
     def confirm(self, manifest: Descriptor) -> None:
         """Ask once more for what was sent: that the registry took it does not say that it has it.
