@@ -1,6 +1,6 @@
-"""Changes: two locks -> whose images are others now, and why; and in which order they are best built. Pure.
+"""Changes: two locks -> whose images are others now, and in which jobs they are best built. Pure.
 
-Only what an image depends on counts: `ImagePlan.digest` is the judge, the reasons explain its word.
+Only what an image depends on counts; which of it is another is `bake.reasons`.
 """
 
 from __future__ import annotations
@@ -8,40 +8,21 @@ from __future__ import annotations
 import heapq
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from bake.errors import LockError
-from bake.plan import PACKER, plan_image
+from bake.plan import plan_image
+from bake.reasons import find_reasons
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bake.digest import Digest
     from bake.lock import Lock, ModelId
     from bake.plan import ImagePlan
-
-Reason = Literal[
-    "new", "files", "roles", "source", "code", "base", "wheels", "overrides", "labels", "packer", "program"
-]
-"""Why an image is another one now.
-
-new        there was no image to be made of this entry
-files      a file of a model in it, its critic and reward model included
-roles      which models are in it, and what for
-source     where a model comes from: its source or its commit
-code       trust_remote_code
-base       the base, or its digest
-wheels     what is unpacked on top of the base
-overrides  what verl is told
-labels     anything else that the image says of itself, as the license
-packer     the rules by which files become layers
-program    bake: what goes into images, or all of it
-"""
+    from bake.reasons import Program, Reason
 
 _NOTHING = re.compile(r"(?:0{40}(?:0{24})?)?")
-
-Program = Literal["same", "in images on a base", "any"]
-"""What of bake is another now: nothing; what goes into images that have a base; or who knows what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +105,7 @@ def compare(now: Lock, then: Lock, *, program: Program = "same") -> Changes:
     images = _plan_all(now)
     before, after = _parts(then), _parts(now)
     pairs = [(image, image if before.get(image.id) == after[image.id] else _plan(then, image.id)) for image in images]
-    reasons = [(image, _reasons(image, old, program=program)) for image, old in pairs]
+    reasons = [(image, find_reasons(image, old, program=program)) for image, old in pairs]
     changed = [_change(image, found) for image, found in reasons if found]
     known = {model.id for model in now.models}
     return Changes(
@@ -186,53 +167,6 @@ def _plan(lock: Lock, model: ModelId) -> ImagePlan | None:
         return plan_image(lock, model)
     except LockError:
         return None
-
-
-def _reasons(now: ImagePlan, then: ImagePlan | None, *, program: Program) -> tuple[Reason, ...]:
-    if then is None:
-        return ("new",)
-    found = list(_differences(now, then)) if now is not then and now.digest != then.digest else []
-    if _is_packed_anew(now, then):
-        found.append("packer")
-    if program == "any" or (program == "in images on a base" and now.base):
-        found.append("program")
-    return tuple(found)
-
-
-def _differences(now: ImagePlan, then: ImagePlan) -> Iterator[Reason]:
-    before = {planned.model.id: planned.model for planned in then.models}
-    pairs = [(item.model, before[item.model.id]) for item in now.models if item.model.id in before]
-    held: dict[Reason, bool] = {
-        "files": any(new.files != old.files for new, old in pairs),
-        "roles": _roles(now) != _roles(then),
-        "source": any((new.source, new.commit) != (old.source, old.commit) for new, old in pairs),
-        "code": any(new.trust_remote_code != old.trust_remote_code for new, old in pairs),
-        "base": _base(now) != _base(then),
-        "wheels": now.wheels != then.wheels,
-        "overrides": now.record.overrides != then.record.overrides,
-    }
-    found = [reason for reason, holds in held.items() if holds]
-    yield from found
-    if not found or now.models[0].model.license != then.models[0].model.license:
-        yield "labels"
-
-
-def _roles(image: ImagePlan) -> list[tuple[ModelId, tuple[str, ...]]]:
-    return [(planned.model.id, planned.roles) for planned in image.models]
-
-
-def _base(image: ImagePlan) -> tuple[str, Digest | None] | None:
-    """What of a base is seen in the image; the name of its table is not."""
-    return (image.base.image, image.base.digest) if image.base else None
-
-
-def _is_packed_anew(now: ImagePlan, then: ImagePlan) -> bool:
-    """Whether a model was packed by other rules then. A model that was not packed yet tells nothing."""
-    stamps = {planned.model.id: planned.model.packer for planned in now.models}
-    return any(
-        old.packer is not None and (old.packer != PACKER or stamps.get(old.id) not in {None, old.packer})
-        for old in (planned.model for planned in then.models)
-    )
 
 
 def _change(image: ImagePlan, reasons: tuple[Reason, ...]) -> Change:

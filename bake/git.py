@@ -1,4 +1,4 @@
-"""git: what one file, or one folder, was at one revision. The `git` program is asked; nothing is ever written.
+"""git: what files were at one revision, and where a checkout comes from. The `git` program is asked, to read alone.
 
 No revision that a person typed reaches git where an option could stand.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MERGE_BASE = "..."
+_USUAL_BRANCHES = ("main", "master")
 _REGULAR = (b"100644", b"100755")
 _EXCEPTION = re.compile(r"git config --global --add safe\.directory .+")
 
@@ -88,6 +89,35 @@ class Repository:
     def is_tracked(self, path: Path) -> bool:
         """Whether git watches over a file now. It does not over one that it ignores, as a virtual environment's."""
         return bool(_said(_run(self.top, "ls-files", "-z", "--", self._below(path))))
+
+    def head(self) -> str | None:
+        """The commit that is checked out; None where nothing was committed yet."""
+        return self._answer("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+
+    def remote_url(self) -> str | None:
+        """The URL of a remote that has the commit which is checked out, as far as this clone has heard from it."""
+        holders = self._answer("for-each-ref", "--contains=HEAD", "--format=%(refname:lstrip=2)", "refs/remotes")
+        remote = (holders or "").partition("/")[0]
+        return self._answer("remote", "get-url", "--", remote) if remote else None
+
+    def is_changed(self) -> bool:
+        """Whether files that git watches over are others than in the commit that is checked out."""
+        return bool(_said(_run(self.top, "status", "--porcelain", "--untracked-files=no")))
+
+    def default_branch(self) -> str:
+        """The branch that a clone of the remote checks out; else the one of the usual names that is here, or HEAD's."""
+        if head := self._answer("symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD"):
+            return head.removeprefix("origin/")
+        usual = [f"refs/heads/{name}" for name in _USUAL_BRANCHES]
+        here = self._answer("for-each-ref", "--format=%(refname:lstrip=2)", *usual)
+        if here:
+            return here.splitlines()[0]
+        return self._answer("symbolic-ref", "--quiet", "--short", "HEAD") or _USUAL_BRANCHES[0]
+
+    def _answer(self, *words: str) -> str | None:
+        """What git says; None where it has nothing to say, or no such thing."""
+        done = _run(self.top, *words)
+        return os.fsdecode(done.stdout).strip() or None if done.returncode == 0 else None
 
     def _below(self, path: Path) -> str:
         if not path.is_relative_to(self.top):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bake.changes import Change, Job, Reason, at_most, compare, is_nothing, take_all
+from bake.changes import Change, Job, at_most, compare, is_nothing, take_all
 from bake.digest import Digest
 from bake.errors import LockError
 from bake.lock import Base, Lock, LockedLayer, LockedModel, ModelId, Wheel
@@ -22,6 +22,7 @@ from tests.builders import locked, recorded, sized
 if TYPE_CHECKING:
     from random import Random
 
+    from bake.reasons import Reason
     from bake.record import RecordedFile
 
 ACTOR, CRITIC, NEXT = ModelId("actor", "v1"), ModelId("critic", "v1"), ModelId("critic", "v2")

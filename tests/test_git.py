@@ -1,4 +1,4 @@
-"""git: one file or folder at one revision. The real program, in real repositories."""
+"""git: files at one revision, and where a checkout comes from. The real program, in real repositories."""
 
 from __future__ import annotations
 
@@ -215,3 +215,59 @@ def test_a_second_working_tree_has_the_same_history(history: History, tmp_path: 
     history.run("worktree", "add", "-q", "--detach", str(tmp_path / "second"))
 
     assert Repository.around(tmp_path.resolve() / "second").commit("main") == commit
+
+
+# --- where a checkout comes from
+
+
+def test_the_head_is_the_commit_that_is_checked_out(history: History) -> None:
+    assert Repository(history.top).head() == history.run("rev-parse", "HEAD")
+
+
+def test_before_the_first_commit_there_is_no_head(tmp_path: Path) -> None:
+    empty = Repository(History.begin(tmp_path / "empty").top)
+
+    assert (empty.head(), empty.remote_url()) == (None, None)
+
+
+def test_the_remote_is_one_that_has_the_commit(history: History) -> None:
+    history.run("remote", "add", "fork", "https://git.example/fork")
+    history.run("remote", "add", "origin", "https://git.example/origin")
+    history.run("update-ref", "refs/remotes/origin/main", "HEAD")
+
+    assert Repository(history.top).remote_url() == "https://git.example/origin"
+
+
+def test_a_remote_that_has_only_older_commits_is_none(history: History) -> None:
+    history.run("remote", "add", "origin", "https://git.example/origin")
+    history.run("update-ref", "refs/remotes/origin/main", "HEAD")
+    history.commit()
+
+    assert Repository(history.top).remote_url() is None
+
+
+def test_a_file_that_is_another_is_a_change_and_one_that_nobody_added_is_none(history: History) -> None:
+    repository = Repository(history.top)
+    history.write("new", "")
+    assert not repository.is_changed()
+
+    history.write("a/b.txt", "two\n")
+    assert repository.is_changed()
+
+
+def test_the_default_branch_is_the_one_that_the_remote_says(history: History) -> None:
+    history.run("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/release/trunk")
+
+    assert Repository(history.top).default_branch() == "release/trunk"
+
+
+def test_where_no_remote_says_the_default_branch_is_the_usual_one(history: History) -> None:
+    history.run("switch", "-q", "-c", "topic")
+
+    assert Repository(history.top).default_branch() == "main"
+
+
+def test_where_there_is_no_usual_branch_the_default_one_is_that_which_is_checked_out(history: History) -> None:
+    history.run("branch", "-m", "trunk")
+
+    assert Repository(history.top).default_branch() == "trunk"

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import bake
 from bake import disk
-from bake.api import locking, origin
+from bake.api import locking
 from bake.api.pin import HERE, installed_requirement, parse_requirement
+from bake.api.templates import read_template
 from bake.api.workspace import shown_path
 from bake.errors import OutputError, UsageError
 from bake.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from bake.api.workspace import Workspace
 
@@ -89,9 +89,10 @@ def init_ci(workspace: Workspace, system: System, *, install: str | None = None)
     `install` is the requirement by which CI gets bake; without it, that by which the bake that runs was installed.
     Raises UsageError; OutputError, which names each file that is there already.
     """
-    top = _repository(workspace)
+    repository = _repository(workspace)
+    top = repository.top
     lock = _plain(workspace.path.resolve().relative_to(top).as_posix(), what="the lock's path")
-    branch = _plain(origin.default_branch(top), what="the branch")
+    branch = _plain(repository.default_branch(), what="the branch")
     requirement, note = parse_requirement(install) if install is not None else installed_requirement()
     contents = render_ci(system, lock=lock, branch=branch, requirement=requirement)
     files = {top / path: text for path, text in contents.items()}
@@ -117,10 +118,10 @@ def render_ci(system: System, *, lock: str, branch: str, requirement: str) -> di
     return rendered | ({pin: f"{requirement}\n"} if pin else {})
 
 
-def _repository(workspace: Workspace) -> Path:
-    """The uppermost folder of the repository that the lock is in, for that is where CI looks."""
+def _repository(workspace: Workspace) -> Repository:
+    """The repository that the lock is in: CI looks in its uppermost folder."""
     try:
-        return Repository.around(workspace.path.resolve().parent).top
+        return Repository.around(workspace.path.resolve().parent)
     except UsageError as error:
         absent = error.message.startswith("expected a git repository")
         raise UsageError(error.message, hint="git init" if absent else error.hint) from error
@@ -142,16 +143,7 @@ def _render(template: str, values: Mapping[str, object]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.from_string(_template(template)).render(values)
-
-
-def _template(name: str) -> str:
-    """A file of `templates/`: beside the package in a checkout, inside it once installed."""
-    package = Path(bake.__file__).parent
-    for folder in (package / "templates", package.parent / "templates"):
-        if (folder / name).is_file():
-            return (folder / name).read_text(encoding="utf-8")
-    raise FileNotFoundError(f"templates/{name}")
+    return environment.from_string(read_template(template)).render(values)
 
 
 def _plain(text: str, *, what: str) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from bake.api import origin
 from bake.errors import UsageError
+from bake.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,15 +80,17 @@ def _from_archive(url: str, archive: Mapping[str, Any]) -> str:
 
 def _from_checkout(folder: Path) -> tuple[str, str | None]:
     """A folder's commit, if a remote has it; a note where what lies in the folder is not that."""
-    commit, url = origin.commit(folder), origin.remote_url(folder)
+    try:
+        repository = Repository.around(folder)
+    except UsageError as error:
+        raise UsageError(f"this bake is installed from {folder}: {error.message}", hint=_HINT) from error
+    commit, url = repository.head(), repository.remote_url()
     if commit is None or url is None:
-        why = "is on no remote of it" if commit else "is no commit of a git repository"
-        raise UsageError(
-            f"this bake is installed from {folder}, and what lies there {why}",
-            hint=f"push it; or: {_HINT}" if commit else _HINT,
-        )
-    note = f"{folder} has changes that are in no commit: CI will not have them" if origin.is_changed(folder) else None
-    return _from_git(url, commit, folder=origin.place(folder)), note
+        why = "the commit there is on no remote of it" if commit else "nothing is committed there"
+        raise UsageError(f"this bake is installed from {folder}, and {why}", hint=f"push it; or: {_HINT}")
+    note = f"{folder} has changes that are in no commit: CI will not have them" if repository.is_changed() else None
+    inside = folder.resolve().relative_to(repository.top).as_posix()
+    return _from_git(url, commit, folder=inside if inside != "." else None), note
 
 
 def public_url(url: str) -> str:

@@ -21,9 +21,9 @@ from bake.plan import plan_image
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bake.changes import Program
     from bake.git import Repository
     from bake.lock import Lock
+    from bake.reasons import Program
 
 _RULES = ("api/contents.py", "image.py", "plan.py")
 """What decides the rest of an image: its entries, settings and labels. The packer has a version of its own."""

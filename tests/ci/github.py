@@ -22,7 +22,7 @@ from tests.ci.project import Project, job_environment
 from tests.registry.faults import PASSWORD, USER
 
 if TYPE_CHECKING:
-    from tests.ci.runs import Runs
+    from tests.ci.api import Api
     from tests.registry.server import FakeRegistry
 
 OWNER, NAME = "Org-With-Capitals", "images"
@@ -65,7 +65,7 @@ class GitHub:
 
     project: Project
     registry: FakeRegistry
-    runs: Runs
+    runs: Api
     hub: str = "http://127.0.0.1:9"
     hub_token: str = ""
     takes_login: bool = True
@@ -108,8 +108,11 @@ class GitHub:
                 jobs[name] = Job(name, "skipped")
             else:
                 jobs |= {done.name: done for done in self._run_matrix(workflow, name, event, ready)}
-        good = all(job.result != "failure" for job in jobs.values())
-        self.runs.finished(event=event.name, branch=event.ref, commit=event.head, good=good)
+        failed = any(job.result == "failure" for job in jobs.values())
+        # a pull request's branch is that of its fork, and may be called main there
+        branch = "main" if event.name == "pull_request" else event.ref.removeprefix("refs/heads/")
+        conclusion = "failure" if failed else "success"
+        self.runs.add(event=event.name, head_branch=branch, head_sha=event.head, conclusion=conclusion)
         return jobs
 
     def _run_matrix(self, workflow: Any, name: str, event: Event, context: Context) -> list[Job]:

@@ -1,4 +1,4 @@
-"""GitLab CI, as far as the pipeline of images goes: rules, `extends`, `needs`, artifacts, a cache, a child pipeline.
+"""GitLab CI, as far as the pipeline of images goes: rules, `extends`, `needs`, artifacts, deployments, a child.
 
 The lines of a job are run by bash as the runner does it, one script for all of them, in a fresh clone and a fresh home.
 """
@@ -22,10 +22,13 @@ from tests.registry.faults import PASSWORD, USER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.ci.api import Api
     from tests.registry.server import FakeRegistry
 
 FILE = ".gitlab/bake.yml"
 SKIPPED = "skipped"
+STAGES = (".pre", "build", "test", "deploy", ".post")
+"""Those of a pipeline that names none ("stages"). A child's are its own: it knows none of its parent's."""
 
 _ON_MAIN = "$CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH"
 _CONDITIONS: dict[str, Callable[[dict[str, str]], bool]] = {
@@ -49,13 +52,17 @@ class Job:
     artifacts: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class GitLab:
-    """The server: the project's repository, its registry, and what the cache holds."""
+    """The server: the project's repository, its registry, and the deployments so far.
+
+    `stages` are those of the project's own `.gitlab-ci.yml`.
+    """
 
     project: Project
     registry: FakeRegistry
-    cache: dict[str, str] = field(default_factory=dict)
+    deployments: Api
+    stages: tuple[str, ...] = STAGES
 
     def push(self, *, base: str | None, **variables: str) -> dict[str, Job]:
         """Push what is committed, and run the pipeline of main."""
@@ -81,7 +88,7 @@ class GitLab:
         known = self._predefined() | known
         document = self._read(known["CI_COMMIT_SHA"], FILE)
         jobs: dict[str, Job] = {}
-        for name, job in _jobs(document).items():
+        for name, job in _jobs(document, stages=self.stages).items():
             if not _applies(job["rules"], known, changed):
                 continue
             if any(jobs[before].result != "success" for before in job.get("needs", [])):
@@ -99,7 +106,7 @@ class GitLab:
         document = json.loads(before[include["job"]].artifacts[include["artifact"]])
         for other in document.pop("include", []):
             document = self._read(known["CI_COMMIT_SHA"], other["local"]) | document
-        done = {title: self._run_job(job, known) for title, job in _jobs(document).items()}
+        done = {title: self._run_job(job, known) for title, job in _jobs(document, stages=STAGES).items()}
         failed = any(job.result != "success" for job in done.values())
         return done | {name: Job("failed" if failed else "success")}
 
@@ -119,7 +126,6 @@ class GitLab:
             work.mkdir()
         else:
             self.project.checkout(work, known["CI_COMMIT_SHA"], depth=int(variables.get("GIT_DEPTH", "20")))
-        self._restore(job, work)
         (place / "script.sh").write_text("\n".join([*job.get("before_script", []), *job["script"]]))
         done = subprocess.run(
             ["bash", "-eo", "pipefail", str(place / "script.sh")],
@@ -135,20 +141,18 @@ class GitLab:
         left = job.get("artifacts", {})
         paths = left.get("paths", []) if good or left.get("when") == "always" else []
         ended = Job("success" if good else "failed", done.stdout, _files(work, paths))
-        if good and job.get("cache", {}).get("policy") == "push":
-            self.cache |= _files(work, [f"{path}/*" for path in job["cache"]["paths"]])
+        if "environment" in job:
+            status = "success" if good else "failed"
+            self.deployments.add(environment=job["environment"], status=status, sha=known["CI_COMMIT_SHA"])
         shutil.rmtree(work)
         return ended
-
-    def _restore(self, job: Any, work: Path) -> None:
-        if job.get("cache", {}).get("policy") == "pull":
-            for path, text in self.cache.items():
-                (work / path).parent.mkdir(parents=True, exist_ok=True)
-                (work / path).write_text(text, "utf-8")
 
     def _predefined(self) -> dict[str, str]:
         """GitLab's "Predefined CI/CD variables", as far as the jobs use them."""
         return {
+            "CI_API_V4_URL": self.deployments.url,
+            "CI_PROJECT_ID": "42",
+            "CI_JOB_TOKEN": PASSWORD,
             "CI_DEFAULT_BRANCH": "main",
             "CI_REGISTRY": self.registry.host,
             "CI_REGISTRY_IMAGE": f"{self.registry.host}/group/project",
@@ -157,13 +161,18 @@ class GitLab:
         }
 
 
-def _jobs(document: dict[str, Any]) -> dict[str, Any]:
-    """The jobs that run, each with what it extends: mappings are merged, all else is replaced ("extends")."""
-    return {
+def _jobs(document: dict[str, Any], *, stages: tuple[str, ...]) -> dict[str, Any]:
+    """The jobs that run, each with what it extends: mappings are merged, all else is replaced ("extends").
+
+    GitLab refuses a pipeline in which a job is of a stage that is not among its stages.
+    """
+    jobs = {
         name: _merged(document[job["extends"]], job) if "extends" in job else job
         for name, job in document.items()
         if not name.startswith(".")
     }
+    assert {job.get("stage", "test") for job in jobs.values()} <= set(stages)
+    return jobs
 
 
 def _merged(below: Any, above: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -46,12 +47,17 @@ class Project:
         subprocess.run(
             ["git", "-C", str(project.origin), "config", "uploadpack.allowAnySHA1InWant", "true"], check=True
         )
-        History.begin(project.work).run("remote", "add", "origin", str(project.origin))
+        History.begin(project.work).run("remote", "add", "origin", "../origin.git")
         project.bake("init", "--ci", system, "--install", requirement)
         (write(root / "bin", {"python": _PYTHON.encode()}) / "python").chmod(0o755)
         (root / "bin" / "bake").symlink_to(BAKE)
         project.history.commit()
         return project
+
+    def copy(self, root: Path) -> Project:
+        """The same in another folder, with what it holds by now, but for what jobs have left."""
+        shutil.copytree(self.root, root, symlinks=True, ignore=shutil.ignore_patterns("jobs", "installed"))
+        return Project(root)
 
     @property
     def work(self) -> Path:

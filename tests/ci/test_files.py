@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -13,9 +12,6 @@ import yaml
 from bake.api.ci_files import FILES, PINS, System, render_ci
 from tests.ci.github import read_texts
 from tests.ci.project import REQUIREMENT
-
-if TYPE_CHECKING:
-    from _pytest.mark.structures import ParameterSet
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -51,15 +47,16 @@ def scripts_of_gitlab(text: str) -> list[str]:
     return ["\n".join([*job.get("before_script", []), *job["script"]]) for job in jobs if "script" in job]
 
 
-def scripts(name: str, found: list[str]) -> list[ParameterSet]:
-    return [pytest.param(script, id=f"{name}-{at}") for at, script in enumerate(found)]
+def scripts() -> dict[str, str]:
+    """The shell of every step and job, by where it is."""
+    github = {path.name: path.read_text("utf-8") for path in OWN} | written_for("github")
+    found = {path: scripts_of_github(text) for path, text in github.items()}
+    found |= {path: scripts_of_gitlab(text) for path, text in written_for("gitlab").items()}
+    return {f"{path.replace('/', '-')}-{at}.sh": text for path, texts in found.items() for at, text in enumerate(texts)}
 
 
-SCRIPTS = [
-    *(case for path in OWN for case in scripts(path.name, scripts_of_github(path.read_text("utf-8")))),
-    *(case for path in FILES["github"] for case in scripts(path, scripts_of_github(rendered("github")[path]))),
-    *(case for path in FILES["gitlab"] for case in scripts(path, scripts_of_gitlab(rendered("gitlab")[path]))),
-]
+def written_for(system: System) -> dict[str, str]:
+    return {path: text for path, text in rendered(system).items() if path in FILES[system]}
 
 
 def test_this_repository_s_own_workflow_is_the_one_that_is_written() -> None:
@@ -91,16 +88,8 @@ def test_only_the_job_that_pushes_may_write_packages_and_nothing_may_write_the_r
     }
 
 
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
-def test_the_workflows_of_this_repository_are_valid(path: Path) -> None:
-    assert check("check-jsonschema", "--builtin-schema", "vendor.github-workflows", path) == (
-        0,
-        "ok -- validation done\n",
-    )
-
-
-def test_the_workflow_that_is_written_is_valid(written: Path) -> None:
-    paths = [written / path for path in FILES["github"]]
+def test_the_workflows_of_this_repository_and_the_one_that_is_written_are_valid(written: Path) -> None:
+    paths = [*OWN, *(written / path for path in FILES["github"])]
 
     assert check("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *paths) == (
         0,
@@ -122,8 +111,9 @@ def test_no_workflow_has_anything_that_zizmor_warns_of(written: Path) -> None:
     assert (code, "No findings to report" in said) == (0, True), said
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_the_shell_of_every_step_is_sound(script: str, tmp_path: Path) -> None:
-    (tmp_path / "step.sh").write_text(script, "utf-8")
+def test_the_shell_of_every_step_is_sound(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in scripts()]
+    for path, script in zip(paths, scripts().values(), strict=True):
+        path.write_text(script, "utf-8")
 
-    assert check("shellcheck", "--shell=bash", "--severity=style", tmp_path / "step.sh") == (0, "")
+    assert check("shellcheck", "--shell=bash", "--severity=style", *paths) == (0, "")

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.ci.api import RUNS, Api
+from tests.ci.github import GitHub
 from tests.ci.project import REQUIREMENT, Project
 from tests.ci.pushes import OWNER, logs, results, tags, written
 from tests.cli.pushed import faults_in, weights_sent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.ci.github import GitHub
+    from tests.ci.conftest import Left
     from tests.registry.server import FakeRegistry
 
 pytestmark = pytest.mark.slow
@@ -23,11 +26,11 @@ IDLE = {"check": "skipped", "changes": "success", "push": "skipped"}
 
 
 @pytest.fixture
-def pushed(github: GitHub, registry: FakeRegistry) -> GitHub:
-    """After main's first push, which went well; the registry's log is empty again."""
-    assert results(github.push(base=None)) == FIRST
-    registry.requests.clear()
-    return github
+def pushed(left_at_github: Left, tmp_path: Path, registry: FakeRegistry) -> Iterator[GitHub]:
+    """After main's first push, which went well; the registry's log is empty."""
+    with Api(RUNS) as runs:
+        left_at_github.restore(registry, runs)
+        yield GitHub(left_at_github.project.copy(tmp_path / "project"), registry, runs)
 
 
 def note(github: GitHub, text: str) -> str:
@@ -47,14 +50,13 @@ def add(github: GitHub, *names: str) -> str:
     return before
 
 
-def test_the_first_push_puts_every_image_there_whole(github: GitHub, registry: FakeRegistry) -> None:
-    jobs = github.push(base=None)
-
-    assert results(jobs) == FIRST
+@pytest.mark.usefixtures("pushed")
+def test_the_first_push_puts_every_image_there_whole(left_at_github: Left, registry: FakeRegistry) -> None:
+    assert results(left_at_github.jobs) == FIRST
     assert tags(registry) == {f"{OWNER}/alpha": ["v1"], f"{OWNER}/beta": ["v1"]}
     assert faults_in(registry, name=f"{OWNER}/alpha") == faults_in(registry, name=f"{OWNER}/beta") == ()
-    assert github.project.installed == ["-r .github/bake-requirements.txt"] * 3
-    assert f"{OWNER}/alpha:v1" in (jobs or {})["push alpha@v1"].summary
+    assert left_at_github.project.installed == ["-r .github/bake-requirements.txt"] * 3
+    assert f"{OWNER}/alpha:v1" in left_at_github.jobs["push alpha@v1"].summary
 
 
 def test_where_the_checkout_s_own_bake_is_installed_there_is_no_pin(github: GitHub, tmp_path: Path) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.ci.api import DEPLOYMENTS, Api
+from tests.ci.gitlab import GitLab
 from tests.ci.pushes import tags, written
 from tests.cli.pushed import faults_in, weights_sent
 
 if TYPE_CHECKING:
-    from tests.ci.gitlab import GitLab, Job
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.ci.conftest import Left
+    from tests.ci.gitlab import Job
     from tests.registry.server import FakeRegistry
 
 pytestmark = pytest.mark.slow
@@ -29,11 +36,11 @@ def results(jobs: dict[str, Job]) -> dict[str, str]:
 
 
 @pytest.fixture
-def pushed(gitlab: GitLab, registry: FakeRegistry) -> GitLab:
-    """After main's first push, which went well; the registry's log is empty again."""
-    assert results(gitlab.push(base=None)) == GOOD
-    registry.requests.clear()
-    return gitlab
+def pushed(left_at_gitlab: Left, tmp_path: Path, registry: FakeRegistry) -> Iterator[GitLab]:
+    """After main's first push, which went well; the registry's log is empty."""
+    with Api(DEPLOYMENTS) as deployments:
+        left_at_gitlab.restore(registry, deployments)
+        yield GitLab(left_at_gitlab.project.copy(tmp_path / "project"), registry, deployments)
 
 
 def note(gitlab: GitLab, text: str) -> str:
@@ -44,11 +51,21 @@ def note(gitlab: GitLab, text: str) -> str:
     return before
 
 
-def test_the_first_push_puts_every_image_there_whole(gitlab: GitLab, registry: FakeRegistry) -> None:
-    assert results(gitlab.push(base=None)) == GOOD
+@pytest.mark.usefixtures("pushed")
+def test_the_first_push_puts_every_image_there_whole(left_at_gitlab: Left, registry: FakeRegistry) -> None:
+    assert results(left_at_gitlab.jobs) == GOOD
     assert tags(registry) == {f"{PLACE}/alpha": ["v1"], f"{PLACE}/beta": ["v1"]}
     assert faults_in(registry, name=f"{PLACE}/alpha") == faults_in(registry, name=f"{PLACE}/beta") == ()
-    assert gitlab.project.installed == ["-r .gitlab/bake-requirements.txt"] * 3
+    assert left_at_gitlab.project.installed == ["-r .gitlab/bake-requirements.txt"] * 3
+
+
+def test_a_project_whose_stages_have_no_test_names_another_in_one_file(gitlab: GitLab, registry: FakeRegistry) -> None:
+    path = gitlab.project.work / ".gitlab" / "bake.yml"
+    path.write_text(path.read_text("utf-8").replace("stage: test", "stage: images"), "utf-8")
+    gitlab.project.commit()
+
+    assert results(replace(gitlab, stages=("compile", "images")).push(base=None)) == GOOD
+    assert list(tags(registry)) == [f"{PLACE}/alpha", f"{PLACE}/beta"]
 
 
 def test_where_no_image_is_another_the_registry_is_not_asked(pushed: GitLab, registry: FakeRegistry) -> None:
@@ -108,8 +125,8 @@ def test_what_failed_is_made_up_for_by_the_next_pipeline(pushed: GitLab, registr
     assert list(tags(registry)) == [f"{PLACE}/alpha", f"{PLACE}/beta", f"{PLACE}/delta", f"{PLACE}/gamma"]
 
 
-def test_a_cache_that_was_lost_costs_no_weight(pushed: GitLab, registry: FakeRegistry) -> None:
-    pushed.cache.clear()
+def test_an_environment_that_was_deleted_costs_no_weight(pushed: GitLab, registry: FakeRegistry) -> None:
+    pushed.deployments.items.clear()
 
     assert results(pushed.push(base=note(pushed, "nothing new"))) == GOOD
     assert weights_sent(registry) == 0

@@ -124,16 +124,28 @@ def test_a_commit_that_was_not_pushed_is_refused(checkout: History) -> None:
         requirement_of(from_folder(checkout.top))
 
     assert raised.value.message == (
-        f"this bake is installed from {checkout.top}, and what lies there is on no remote of it"
+        f"this bake is installed from {checkout.top}, and the commit there is on no remote of it"
     )
     assert raised.value.hint == f"push it; or: {HINT}"
 
 
-def test_a_folder_that_is_no_repository_is_refused(tmp_path: Path) -> None:
+def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
+    empty = History.begin(tmp_path.resolve() / "empty").top
+
+    with pytest.raises(UsageError) as raised:
+        requirement_of(from_folder(empty))
+
+    message = f"this bake is installed from {empty}, and nothing is committed there"
+    assert (raised.value.message, raised.value.hint) == (message, f"push it; or: {HINT}")
+
+
+def test_a_folder_that_is_no_repository_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+
     with pytest.raises(UsageError) as raised:
         requirement_of(from_folder(tmp_path))
 
-    message = f"this bake is installed from {tmp_path}, and what lies there is no commit of a git repository"
+    message = f"this bake is installed from {tmp_path}: expected a git repository around {tmp_path}, found none"
     assert (raised.value.message, raised.value.hint) == (message, HINT)
 
 

@@ -515,6 +515,7 @@ def test_what_decides_every_image_changes_every_image(place: Place, checkout: Pa
     assert reasons(run_checkout(place, checkout)) == ALL
 
 
+@pytest.mark.slow
 def test_a_bake_in_a_folder_that_git_ignores_says_nothing_of_the_revision(history: History, place: Place) -> None:
     history.write(".gitignore", ".venv\n")
     history.commit()
@@ -523,6 +524,7 @@ def test_a_bake_in_a_folder_that_git_ignores_says_nothing_of_the_revision(histor
     assert reasons(run_copy(place, copied.parent)) == {}
 
 
+@pytest.mark.slow
 def test_a_bake_in_a_submodule_says_nothing_of_the_revision(history: History, place: Place) -> None:
     other = History.begin(place.store.parent / "other")
     copy_bake(other.top)
@@ -544,6 +546,7 @@ def install(place: Place, checkout: Path, *, url: str) -> Path:
     return site
 
 
+@pytest.mark.slow
 def test_a_bake_that_was_installed_from_the_checkout_is_compared_with_it(
     history: History, place: Place, checkout: Path
 ) -> None:
@@ -556,6 +559,7 @@ def test_a_bake_that_was_installed_from_the_checkout_is_compared_with_it(
     assert reasons(run_copy(place, site)) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("checkout")
 def test_a_bake_that_was_installed_from_elsewhere_says_nothing_of_the_revision(place: Place) -> None:
     elsewhere = copy_bake(place.store.parent / "elsewhere")
