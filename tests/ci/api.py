@@ -40,7 +40,7 @@ class Listing:
 RUNS = Listing(
     "/repos/Org-With-Capitals/images/actions/workflows/images.yml/runs",
     token=("Authorization", f"Bearer {PASSWORD}"),
-    filters={"branch": "head_branch", "status": "conclusion"},
+    filters={"branch": "head_branch", "status": "status"},
     name="workflow_runs",
 )
 DEPLOYMENTS = Listing(

@@ -112,7 +112,9 @@ class GitHub:
         # a pull request's branch is that of its fork, and may be called main there
         branch = "main" if event.name == "pull_request" else event.ref.removeprefix("refs/heads/")
         conclusion = "failure" if failed else "success"
-        self.runs.add(event=event.name, head_branch=branch, head_sha=event.head, conclusion=conclusion)
+        self.runs.add(
+            event=event.name, head_branch=branch, head_sha=event.head, status="completed", conclusion=conclusion
+        )
         return jobs
 
     def _run_matrix(self, workflow: Any, name: str, event: Event, context: Context) -> list[Job]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 FIRST = {"check": "skipped", "changes": "success", "push alpha@v1": "success", "push beta@v1": "success"}
+ALPHA = 'name = "alpha"\nversion = "v1"\n'
+EPOCHS = f'{ALPHA}overrides = ["trainer.total_epochs=1"]\n'
 IDLE = {"check": "skipped", "changes": "success", "push": "skipped"}
 
 
@@ -122,11 +124,34 @@ def test_what_failed_is_made_up_for_by_the_next_run(pushed: GitHub, registry: Fa
     assert results(mended) == {
         "check": "skipped",
         "changes": "success",
+        "push alpha@v1": "success",
+        "push beta@v1": "success",
         "push delta@v1": "success",
         "push gamma@v1": "success",
     }
     assert faults_in(registry, name=f"{OWNER}/gamma") == ()
     assert [line for line in written(registry) if "/delta/" in line] == []
+
+
+def test_what_a_failed_run_pushed_is_taken_back_by_the_next_after_a_revert(
+    pushed: GitHub, registry: FakeRegistry
+) -> None:
+    good = registry.manifests[f"{OWNER}/alpha"]["v1"]
+    lock = pushed.project.lock.read_text("utf-8")
+    before = add(pushed, "gamma")
+    pushed.project.lock.write_text(pushed.project.lock.read_text("utf-8").replace(ALPHA, EPOCHS), "utf-8")
+    pushed.project.spoil("gamma-v1")
+    pushed.project.commit()
+    broken = pushed.push(base=before)
+    half, failed = registry.manifests[f"{OWNER}/alpha"]["v1"], pushed.project.history.run("rev-parse", "HEAD")
+    pushed.project.lock.write_text(lock, "utf-8")
+    pushed.project.commit()
+    reverted = pushed.push(base=failed)
+
+    assert (broken or {})["push gamma@v1"].result == "failure"
+    assert half != good
+    assert results(reverted) == FIRST
+    assert registry.manifests[f"{OWNER}/alpha"]["v1"] == good
 
 
 def test_a_pull_request_that_went_well_is_no_push_though_its_branch_is_called_main(
