@@ -45,6 +45,7 @@ format: setup ## Format the code, and mend what the linter can
 
 bench: setup ## Measure bake against cp, openssl and sha256sum (minutes, 12 GB of disk below build/)
 	$(STEP) $(BIN)/python tests/bench/start.py
+	$(STEP) $(BIN)/python tests/bench/matrix.py
 	$(STEP) $(BIN)/python tests/bench/build.py
 	$(STEP) $(BIN)/python tests/bench/verify.py
 	$(STEP) $(BIN)/python tests/bench/entrypoint.py

@@ -93,6 +93,7 @@ class Bars(Silent):
         try:
             yield lambda count: live.update(task, advance=count)
         finally:
+            live.remove_task(task)
             self._stop()
 
     def note(self, text: str) -> None:

@@ -111,6 +111,7 @@ class ImagePlan:
         """What decides the image, bake's own program and the base's bytes left out: it is known before any layer is."""
         content = {
             "base": str(self.base.digest) if self.base else None,
+            "wheels": self.wheels,
             "layers": [layer.key.hex for layer in self.layers],
             "record": self.record.dumps().decode(),
             "environment": self.environment,
@@ -118,6 +119,12 @@ class ImagePlan:
             "labels": self.labels,
         }
         return Digest.of(json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
+
+    @property
+    def wheels(self) -> list[tuple[str, str, str]]:
+        """Name, version and sha256 of what is unpacked on top of the base, in the order in which it is packed."""
+        wheels = sorted(self.base.wheels if self.base else (), key=lambda wheel: wheel.name)
+        return [(wheel.name, wheel.version, wheel.digest.hex) for wheel in wheels]
 
     @property
     def record(self) -> Record:

@@ -10,6 +10,8 @@ import pytest
 from bake import errors
 from bake.cli import group
 from bake.cli.main import BUG, INTERRUPTED, TERMINATED
+from bake.registry.adjustment import KEYS, NAMES, Adjustment
+from bake.registry.profiles import GENERIC
 
 ROOT = Path(__file__).parents[1]
 _ROW = re.compile(r"^\| (\d+) \| ", re.MULTILINE)
@@ -22,6 +24,11 @@ CODES = {
     error.__name__: error.code for error in errors.BakeError.__subclasses__() if error.__module__ == errors.__name__
 }
 NO_ERROR = {0, BUG, INTERRUPTED, TERMINATED, 141}
+REGISTRIES = (ROOT / "docs" / "registries.md").read_text("utf-8")
+PROFILES = {
+    name: row.split(" | ")
+    for name, row in re.findall(r"^\| `([a-z-]+)` \| .*? \| (.*none.*) \|$", REGISTRIES, re.MULTILINE)
+}
 README = "\n".join(_BLOCK.findall((ROOT / "README.md").read_text("utf-8")))
 TYPED = _COMMAND.findall(README)
 
@@ -62,3 +69,28 @@ def test_every_target_of_make_in_the_readme_exists() -> None:
     made = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 
     assert set(_TARGET.findall(README)) <= made
+
+
+def test_every_profile_of_a_registry_is_in_the_table_and_no_other() -> None:
+    assert PROFILES.keys() == NAMES.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_says_of_each_profile_what_bake_knows(name: str) -> None:
+    keys = [key for key in KEYS if key != "parallel"]
+    said = ",".join(f"{key}={value}" for key, value in zip(keys, PROFILES[name], strict=True))
+
+    profile, changes = NAMES[name], dict(Adjustment.parse(said, source="the table").changes)
+    assert {field: getattr(profile, field) for field in changes} == changes
+    assert profile.parallel == GENERIC.parallel == 5
+
+
+def test_every_key_of_a_profile_is_in_the_table() -> None:
+    section = REGISTRIES.partition("| key |")[2].partition("\n\n")[0]
+
+    assert re.findall(r"^\| `([a-z]+)` \|", section, re.MULTILINE) == list(KEYS)
+
+
+@pytest.mark.parametrize("said", re.findall(r"--registry-profile (\S*=\S*)", REGISTRIES))
+def test_every_profile_that_the_page_types_can_be_read(said: str) -> None:
+    assert Adjustment.parse(said, source="the page").changes

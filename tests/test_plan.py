@@ -12,7 +12,7 @@ from bake import tar
 from bake.digest import Digest
 from bake.errors import LockError
 from bake.layer import offsets
-from bake.lock import Base, Lock, LockedLayer, LockedModel, ModelId
+from bake.lock import Base, Lock, LockedLayer, LockedModel, ModelId, Wheel
 from bake.plan import LARGE, MAX_LAYERS, PACKER, LayerPlan, is_weights, plan_image, plan_layers, remember_layers
 from bake.record import RecordedFile
 from tests.builders import CONTENTS, TINY, layer_of, locked, packed, recorded, sized
@@ -357,6 +357,36 @@ def test_a_label_without_a_value_is_left_out() -> None:
         "org.opencontainers.image.title",
         "org.opencontainers.image.version",
     ]
+
+
+# --- what decides an image
+
+VERL = Wheel(name="verl", version="0.9.1", digest=Digest.of(b"verl"))
+RAY = Wheel(name="ray", version="2.5", digest=Digest.of(b"ray"))
+
+
+def decided(*wheels: Wheel) -> Digest:
+    base = replace(VLLM, wheels=wheels)
+    return plan_image(Lock(bases=(base,), models=(locked([recorded("a.json", b"1")], base="vllm"),)), TINY).digest
+
+
+@pytest.mark.parametrize(
+    "wheels",
+    [
+        (),
+        (VERL, RAY),
+        (replace(VERL, name="verl2"),),
+        (replace(VERL, version="0.9.2"),),
+        (replace(VERL, digest=Digest.of(b"another")),),
+    ],
+    ids=["none", "one more", "name", "version", "digest"],
+)
+def test_the_wheels_of_the_base_decide_the_image(wheels: tuple[Wheel, ...]) -> None:
+    assert decided(*wheels) != decided(VERL)
+
+
+def test_the_order_of_the_wheels_decides_nothing() -> None:
+    assert decided(VERL, RAY) == decided(RAY, VERL)
 
 
 # --- what cannot be planned

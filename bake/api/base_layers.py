@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bake import disk
+from bake.api.base_documents import kept_image, read_image
 from bake.api.bases import DOCKER, OCI, check_platform, find_in_daemon, locked_digest, refuse_own, source_layout
 from bake.api.remote import open_registry
 from bake.api.workers import Workers, results
+from bake.api.workspace import offline_error
 from bake.errors import ImageError, OutputError
 from bake.image import MANIFEST, Descriptor, Image, Manifest
 from bake.registry import Reference, Source, reopened
-from bake.units import size_text
+from bake.units import count_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,10 +63,13 @@ class ReadableBase:
 
 
 @contextlib.contextmanager
-def open_readable(workspace: Workspace, base: Base | None, *, workers: Workers) -> Iterator[ReadableBase | None]:
+def open_readable(
+    workspace: Workspace, base: Base | None, *, workers: Workers, keep: bool = False
+) -> Iterator[ReadableBase | None]:
     """A base in a layout or a registry, its manifest and config proven; None for scratch. No layer is read yet.
 
-    Raises LockError, ImageError, SourceError, NetworkError.
+    With `keep`, the store remembers manifest and config of one in a registry, and they are taken from there where no
+    network is allowed. Raises LockError, ImageError, SourceError, NetworkError.
     """
     if base is None:
         yield None
@@ -77,8 +82,12 @@ def open_readable(workspace: Workspace, base: Base | None, *, workers: Workers) 
         yield ReadableBase(image=image, source=lambda layer: reopened(_proven(workspace, base, layout, layer)))
         return
     reference = replace(Reference.parse(base.image), digest=digest)
+    if workspace.offline and keep:
+        image = kept_image(workspace.store, reference)
+        yield ReadableBase(image=image, source=lambda layer: _kept_layer(workspace, base, layer), reference=reference)
+        return
     with open_registry(workspace, reference, sleep=workers.sleep) as registry:
-        image = registry.image()
+        image = read_image(workspace.store, registry) if keep else registry.image()
         refuse_own(base, image.config)
         yield ReadableBase(
             image=image, source=lambda layer: _layer_source(workspace, registry, layer), reference=reference
@@ -112,11 +121,14 @@ def _has(workspace: Workspace, layout: Layout, layer: Descriptor) -> bool:
 
 def _from_registry(workspace: Workspace, base: Base, layout: Layout) -> Image:
     """The base's layers go through the store, so that they are fetched once, and a fetch that broke goes on."""
-    with Workers() as workers, open_readable(workspace, base, workers=workers) as found:
+    with Workers() as workers, open_readable(workspace, base, workers=workers, keep=True) as found:
         if found is None:  # there is a base, or nobody would be here
             raise AssertionError(base.name)
         layers = {blob.digest: blob for blob in found.image.manifest.layers if not _has(workspace, layout, blob)}
-        to_fetch = sum(blob.size for blob in layers.values() if not workspace.store.file(blob.digest, size=blob.size))
+        absent = [blob.size for blob in layers.values() if not workspace.store.file(blob.digest, size=blob.size)]
+        to_fetch = sum(absent)
+        if absent and workspace.offline:
+            raise offline_error(f"base {base.name} ({size_text(to_fetch)} in {count_text(len(absent), 'layer')})")
         _check_space(workspace, base, to_fetch)
         with workspace.progress.task(f"base {base.name}: fetching", to_fetch) as fetching:
             advance = workers.watch(fetching)
@@ -141,6 +153,14 @@ def _layer_source(workspace: Workspace, registry: Registry, layer: Descriptor) -
     if found := workspace.store.sound_file(layer.digest, size=layer.size):
         return reopened(lambda: found.open("rb"))
     return lambda offset: registry.open_blob(layer, offset=offset)
+
+
+def _kept_layer(workspace: Workspace, base: Base, layer: Descriptor) -> Source:
+    """A layer's bytes from the store. Raises SourceError where it has none."""
+    found = workspace.store.sound_file(layer.digest, size=layer.size)
+    if found is None:
+        raise offline_error(f"base {base.name}: layer {layer.digest} ({size_text(layer.size)})")
+    return reopened(lambda: found.open("rb"))
 
 
 def _check_space(workspace: Workspace, base: Base, needed: int) -> None:

@@ -127,7 +127,8 @@ def _make(workspace: Workspace, image_plan: ImagePlan, layout: Layout, *, daemon
     packed = pack_all(workspace, image_plan, layout)
     image = assemble(image_plan, base, layout, packed, wheels=wheels)
     layout.stage(image)
-    blobs: Blobs = WithBase(layout, below) if daemon else layout
+    elsewhere = tuple(layer for layer in below if layout.size(layer.digest) is None)
+    blobs: Blobs = WithBase(layout, elsewhere) if daemon else layout
     refuse(verify_image(image, blobs, target=f"{image_plan.id}, as packed", expected=image_plan.record))
     weights = [item for item in packed if all(plan.is_weights(file.path) for file in item.plan.files)]
     proven = {layer.digest for layer in below} | {item.digest for item in weights}

@@ -6,23 +6,23 @@ Asks the registry, and that of the base, for names and documents alone: no layer
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from bake.api import contents
+from bake.api.asking import ask_registry
 from bake.api.base_layers import open_readable
 from bake.api.building import assemble
 from bake.api.fetching import needs_fetching
 from bake.api.layers import known_digest
 from bake.api.packing import Packed
-from bake.api.remote import open_registry, reference_of
+from bake.api.recognizing import program_layer, recognize, unread_words
+from bake.api.remote import reference_of
 from bake.api.small import SmallBlobs
 from bake.api.streaming import layer_words
 from bake.api.wheels import open_wheels_layer, wheels_step
-from bake.api.workers import Workers, results
+from bake.api.workers import Workers
 from bake.digest import Digest
 from bake.image import LAYER, Descriptor
-from bake.layer import stream_entries
 from bake.units import size_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from bake.api.workspace import Workspace
     from bake.image import AddedLayer, Image
     from bake.plan import ImagePlan, LayerPlan
-    from bake.registry import Profile, Reference, Registry
+    from bake.registry import Profile, Reference
+
 
 Part = Literal["base", "weights", "wheels", "program"]
 Arrival = Literal["there", "mount", "upload"]
@@ -95,34 +96,38 @@ def foresee(workspace: Workspace, image_plan: ImagePlan, output: Output, *, rate
     """Foretell a push. Raises LockError, ImageError, SourceError, OutputError where it may not push, NetworkError."""
     reference = reference_of(output.place)
     workers = Workers()
-    with (
-        open_registry(workspace, reference, access="push", sleep=workers.sleep) as registry,
-        open_readable(workspace, image_plan.base, workers=workers) as base,
-        workers,
-    ):
+    with open_readable(workspace, image_plan.base, workers=workers) as base, workers:
         wheels = _wheels(workspace, image_plan)
         weights = {layer.key: known_digest(workspace, layer) for layer in image_plan.layers}
         image = _image(image_plan, base, weights=weights, wheels=wheels)
-        layers = _look_up(
-            registry,
-            [
-                *_base_layers(workspace, base, reference),
-                *(_weights(workspace, image_plan, layer, weights[layer.key]) for layer in image_plan.layers),
-                *_small_layers(image_plan, wheels),
-            ],
-            workers=workers,
-        )
-        named = registry.resolve()
-        return Foreseen(
-            registry=registry.profile.name,
-            layers=tuple(layers),
-            digest=image.descriptor.digest if image else None,
-            is_there=image is not None and named is not None and named.digest == image.descriptor.digest,
-            rate=rate,
-            faults=refusals(registry.profile, layers, rate=rate),
-            notes=asked_for(registry.profile, layers),
-            is_too_large=bool(refusals(registry.profile, [one for one in layers if one.part == "weights"], rate=rate)),
-        )
+        layers = [
+            *_base_layers(workspace, base, reference),
+            *(_weights(workspace, image_plan, layer, weights[layer.key]) for layer in image_plan.layers),
+            *_small_layers(image_plan, wheels),
+        ]
+    below = base.image if base else None
+    found = ask_registry(
+        workspace,
+        reference,
+        layers,
+        recognize=lambda registry: recognize(workspace, registry, image_plan, base=below, wheels=lambda: wheels),
+    )
+    image = image or found.image
+    return Foreseen(
+        registry=found.profile.name,
+        layers=found.layers,
+        digest=image.descriptor.digest if image else None,
+        is_there=image is not None and found.named is not None and found.named.digest == image.descriptor.digest,
+        rate=rate,
+        faults=refusals(found.profile, found.layers, rate=rate),
+        notes=(*found.notes, *_unread(reference, found.image), *asked_for(found.profile, found.layers)),
+        is_too_large=bool(refusals(found.profile, [one for one in found.layers if one.part == "weights"], rate=rate)),
+    )
+
+
+def _unread(reference: Reference, image: Image | None) -> Iterator[str]:
+    if image is not None:
+        yield unread_words(f"{reference.name}@{image.descriptor.digest}")
 
 
 def _image(
@@ -199,22 +204,10 @@ def _small_layers(image_plan: ImagePlan, wheels: AddedLayer | None) -> Iterator[
             digest=found.digest if found else None,
             arrival="upload",
         )
-    last = SmallBlobs().add_all(stream_entries(contents.image_entries(image_plan)), media_type=LAYER)
+    last = program_layer(image_plan)
     yield ForeseenLayer(
         part="program", what="record and entrypoint", size=last.size, digest=last.digest, arrival="upload"
     )
-
-
-def _look_up(registry: Registry, layers: Sequence[ForeseenLayer], *, workers: Workers) -> list[ForeseenLayer]:
-    """Ask for every layer whose digest is known: what is there neither travels nor is fetched."""
-
-    def ask(layer: ForeseenLayer) -> ForeseenLayer:
-        if layer.digest is None or layer.size is None:
-            return layer
-        blob = Descriptor(media_type=LAYER, digest=layer.digest, size=layer.size)
-        return replace(layer, arrival="there", fetch=0) if registry.has_blob(blob) else layer
-
-    return results(workers.download(ask, layer) for layer in layers)
 
 
 def refusals(profile: Profile, layers: Sequence[ForeseenLayer], *, rate: float | None) -> tuple[str, ...]:

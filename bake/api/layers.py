@@ -14,7 +14,9 @@ from bake.api.packing import Packed
 from bake.api.scanning import known_tokens, token_fault
 from bake.api.sending import Blob
 from bake.api.streaming import LayerStream, layer_words
+from bake.api.wheels import wheels_step
 from bake.digest import CHUNK, Digest
+from bake.image import LAYER, Descriptor
 from bake.registry import in_memory, reopened
 from bake.scan import Scanner
 
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from bake.api.base_layers import ReadableBase
     from bake.api.workers import Workers
     from bake.api.workspace import Workspace
-    from bake.image import Descriptor
+    from bake.image import AddedLayer
     from bake.plan import ImagePlan, LayerPlan
+    from bake.record import RecordedFile
     from bake.registry import Reference, Source
 
 
@@ -70,19 +73,17 @@ class Layers:
 
     def wheels(self, chunks: Callable[[], Iterator[bytes]]) -> Blob:
         """The layer of the base's wheels: made once for its digest, and once more if it must be sent."""
-        hasher, size, scanner = hashlib.sha256(), 0, Scanner(self._tokens, shaped=False)
-        for chunk in chunks():
-            hasher.update(chunk)
-            scanner.show(chunk)
-            size += len(chunk)
-        if scanner.found:
-            raise token_fault("a wheel of the base")
+        layer = self._describe_wheels(chunks)
         return Blob(
             what="the layer of wheels",
-            size=size,
-            digest=Digest(hasher.hexdigest()),
+            size=layer.size,
+            digest=layer.digest,
             open=lambda: lambda offset: _from_offset(chunks(), offset),
         )
+
+    def added_wheels(self, chunks: Callable[[], Iterator[bytes]]) -> AddedLayer:
+        """The same layer as a step of the image."""
+        return wheels_step(self.plan, self._describe_wheels(chunks))
 
     def small(self, what: str, blob: Descriptor, content: bytes) -> Blob:
         return Blob(what=what, size=blob.size, digest=blob.digest, open=lambda: in_memory(content))
@@ -99,6 +100,17 @@ class Layers:
                 store.remember_packed(item.key, digest)
             found.append(Packed(plan=item, digest=digest, is_new=is_new))
         return found
+
+    def _describe_wheels(self, chunks: Callable[[], Iterator[bytes]]) -> Descriptor:
+        """Raises CheckFailed where a token of this user lies in them."""
+        hasher, size, scanner = hashlib.sha256(), 0, Scanner(self._tokens, shaped=False)
+        for chunk in chunks():
+            hasher.update(chunk)
+            scanner.show(chunk)
+            size += len(chunk)
+        if scanner.found:
+            raise token_fault("a wheel of the base")
+        return Descriptor(media_type=LAYER, digest=Digest(hasher.hexdigest()), size=size)
 
     def _blob(self, item: LayerPlan) -> Blob:
         known = known_digest(self._workspace, item)
@@ -119,10 +131,14 @@ class Layers:
             if scanner:
                 _scan(stored, scanner, what=layer_words(item))
             return reopened(lambda: stored.open("rb", buffering=0))
-        self._read.add(item.key)
         model = self._models[item.model]
         files = stream_files(self._workspace, model, workers=self._workers)
-        return LayerStream(item, files, prove_files=model.source.startswith("hf://"), scanner=scanner)
+
+        def read(file: RecordedFile, offset: int) -> Iterator[bytes]:
+            self._read.add(item.key)  # not before: a layer that is mounted is not read, and so not proven
+            return files(file, offset)
+
+        return LayerStream(item, read, prove_files=model.source.startswith("hf://"), scanner=scanner)
 
     def _seen_in(self, digest: Digest) -> str | None:
         """Another repository of this registry that a push from here has put a layer into."""

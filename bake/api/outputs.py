@@ -1,12 +1,13 @@
 """Outputs: `--to` as it is typed, and where an image goes when nothing is.
 
 What begins with `oci` or `docker` says so; anything else is a reference, and must name its registry's host: a path that
-somebody forgot to write `oci:` before is never pushed to Docker Hub.
+somebody forgot to write `oci:` before is never pushed to Docker Hub. `{name}` and `{version}` stand for the model's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +19,13 @@ from bake.errors import DaemonError, UsageError
 from bake.registry import Reference
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bake.api.workspace import Workspace
     from bake.lock import ModelId
+
+_PLACEHOLDER = re.compile(r"\{(name|version)\}")
+_BRACED = re.compile(r"\{[^{}]*\}|[{}]")
 
 _NAME = re.compile(r"[a-z0-9][a-zA-Z0-9._:/-]*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
@@ -56,7 +62,15 @@ class Output:
 
 def choose_output(workspace: Workspace, model: ModelId, text: str | None) -> Output:
     """What `--to` says; without it, the daemon if one answers, else `dist/NAME-VERSION`. Raises UsageError."""
+    output = _choose(workspace, model, text)
+    if workspace.adjustment and output.kind != "registry":
+        raise UsageError(f"{workspace.adjustment.source} is about a registry that is pushed to", hint="add --to REF")
+    return output
+
+
+def _choose(workspace: Workspace, model: ModelId, text: str | None) -> Output:
     name = f"{model.name}:{model.version}"
+    text = text and fill_in(model, text)
     if text is not None and not text.isprintable():
         raise UsageError(f"--to: expected a path of printable characters, found {text!r}")
     if text is None:
@@ -85,6 +99,7 @@ def registry_output(model: ModelId, text: str) -> Output:
 
     Raises UsageError where it is none, or names an image by digest, which nobody can choose.
     """
+    text = fill_in(model, text)
     written = text if _HOST_AND_PORT.match(text) else text.removeprefix("registry:")
     reference = Reference.parse(written)
     if reference.digest is not None:
@@ -95,6 +110,53 @@ def registry_output(model: ModelId, text: str) -> Output:
     if not written.endswith(f":{reference.tag}"):
         reference = replace(reference, tag=model.version)
     return Output(kind="registry", place=str(reference))
+
+
+def choose_outputs(
+    workspace: Workspace, models: Sequence[ModelId], text: str | None, *, others: Sequence[ModelId] = ()
+) -> tuple[Output, ...]:
+    """`choose_output` for several models, each with a place of its own.
+
+    No place may be that of one of the `others` either: those that another run would build with the same `--to`. Raises
+    UsageError.
+    """
+    if text is None:  # asked once: all go to the same kind of place
+        text = "docker" if _daemon_answers() else "oci"
+    chosen = {model: choose_output(workspace, model, text) for model in dict.fromkeys((*models, *others))}
+    held: dict[str, ModelId] = {}
+    for model, output in chosen.items():
+        if (other := held.setdefault(_place(output), model)) != model:
+            raise UsageError(
+                f"--to: {other} and {model} would both go to {output.shown}", hint=f"--to '{_apart(output)}'"
+            )
+    return tuple(chosen[model] for model in models)
+
+
+def fill_in(model: ModelId, text: str) -> str:
+    """A place with the model's name and version where it says `{name}` and `{version}`. Raises UsageError."""
+    unknown = [found for found in _BRACED.findall(text) if not _PLACEHOLDER.fullmatch(found)]
+    if unknown:
+        raise UsageError(
+            f"unknown placeholder {unknown[0]!r} in {text!r}",
+            hint="{name} and {version} stand for the model's; other braces cannot be in it",
+        )
+    return _PLACEHOLDER.sub(lambda found: str(getattr(model, found[1])), text)
+
+
+def _place(output: Output) -> str:
+    """What is the same where two outputs are: a folder may be written in many ways."""
+    return f"oci:{os.path.abspath(output.place)}" if output.kind == "oci" else str(output)  # noqa: PTH100
+
+
+def _apart(output: Output) -> str:
+    """How to say `--to` so that every model has a place of its own."""
+    match output.kind:
+        case "oci":
+            return "oci:dist/{name}/{version}"
+        case "docker":
+            return "docker:{name}:{version}"
+        case "registry":
+            return f"{Reference.parse(output.place).host}/org/{{name}}:{{version}}"
 
 
 def names_host(text: str) -> bool:

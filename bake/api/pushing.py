@@ -14,6 +14,7 @@ from bake import plan
 from bake.api.base_layers import open_readable
 from bake.api.building import assemble, record_layers
 from bake.api.layers import Layers
+from bake.api.recognizing import lasting_tag, recognize, unread_words
 from bake.api.remote import open_registry
 from bake.api.resharding import smaller_shards
 from bake.api.scanning import refuse_tokens_in
@@ -22,7 +23,6 @@ from bake.api.small import SmallBlobs
 from bake.api.streaming import layer_words
 from bake.api.wheels import open_wheels_layer, wheels_step
 from bake.api.workers import Workers
-from bake.digest import Digest
 from bake.errors import CheckFailed
 from bake.image import MANIFEST, validate
 from bake.registry import Reference
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from bake.api.base_layers import ReadableBase
     from bake.api.outputs import Output
     from bake.api.packing import Packed
+    from bake.api.traffic import Traffic
     from bake.api.workspace import Workspace
-    from bake.image import Image
+    from bake.digest import Digest
+    from bake.image import AddedLayer, Image
     from bake.lock import ModelId
     from bake.plan import ImagePlan
     from bake.registry import Registry
@@ -46,7 +48,9 @@ class Pushed:
     """What a push made: an image that `digest` names and `tags` lead to, of `size` bytes in `layers`.
 
     Of its layers, `sent` with `sent_bytes` were sent, and `mounted` came from other repositories of the registry.
-    `recorded` says that the lock was told layer digests it did not know, `runs` that the image trains by itself.
+    `recognized` says that the image was there, by its tag that never moves, and that no layer's digest was proven.
+    `changed` says that anything was put there, if only a tag; `recorded`, that the lock was told layer digests it did
+    not know; `runs`, that the image trains by itself.
     """
 
     id: ModelId
@@ -59,6 +63,8 @@ class Pushed:
     sent: int
     sent_bytes: int
     mounted: int
+    recognized: bool
+    changed: bool
     recorded: bool
     runs: bool
 
@@ -74,6 +80,7 @@ class Pushed:
             "sent_layers": self.sent,
             "sent_bytes": self.sent_bytes,
             "mounted_layers": self.mounted,
+            "recognized": self.recognized,
             "lock_changed": self.recorded,
         }
 
@@ -92,13 +99,20 @@ class Pushed:
 
 
 def push(
-    workspace: Workspace, model: ModelId, *, output: Output, tags: Sequence[str] = (), frozen: bool = False
+    workspace: Workspace,
+    model: ModelId,
+    *,
+    output: Output,
+    tags: Sequence[str] = (),
+    frozen: bool = False,
+    traffic: Traffic | None = None,
 ) -> Pushed:
     """Put the image of a model into a registry, under its tag and others, and record what was learned, unless `frozen`.
 
     It is the image that `build` makes. One more tag is put that never moves: the version, and a digest of all that
-    decides the image. Raises LockError, SourceError, NetworkError, DigestError, OutputError, ImageError, CheckFailed,
-    and UsageError for a malformed tag.
+    decides the image. By that tag an image is recognized of which nobody knows all layers: nothing of it is sent.
+    `traffic` is that of all images which are pushed in one run. Raises LockError, SourceError, NetworkError,
+    DigestError, OutputError, ImageError, CheckFailed, and UsageError for a malformed tag.
     """
     image_plan = plan.plan_image(workspace.load(), model)
     reference = Reference.parse(output.place)
@@ -112,10 +126,13 @@ def push(
         wheels = stack.enter_context(open_wheels_layer(workspace, image_plan))
         stack.enter_context(workers)  # the first to end, so that nothing is on its way when the others are closed
         layers = Layers(workspace, image_plan, reference, workers=workers)
-        sender = Sender(workspace, registry, workers=workers)
-        image, packed = send_image(layers, sender, base, wheels)
+        sender = Sender(workspace, registry, workers=workers, traffic=traffic)
+        there = _recognize(workspace, registry, layers=layers, base=base, wheels=wheels)
+        if there:
+            sender.found(there)
+        image, packed = (there, []) if there else send_image(layers, sender, base, wheels)
         fixed = fixed_tag(image_plan, image)
-        put = put_tags(workspace, registry, image, fixed=fixed, asked=asked)
+        held, moved = _move_tags(workspace, registry, image, fixed=fixed, asked=asked)
     config = image.manifest.config.digest
     sent = [item for item in sender.arrived if item.how == "uploaded" and item.digest != config]
     return Pushed(
@@ -123,21 +140,44 @@ def push(
         output=output,
         digest=image.descriptor.digest,
         reference=f"{reference}@{image.descriptor.digest}",
-        tags=put,
+        tags=held,
         size=sum(layer.size for layer in image.manifest.layers),
         layers=len(image.manifest.layers),
         sent=len(sent),
         sent_bytes=sum(item.blob.size for item in sent),
         mounted=sum(item.how == "mounted" for item in sender.arrived),
-        recorded=not frozen and record_layers(workspace, image_plan, packed),
+        recognized=there is not None,
+        changed=bool(moved) or any(item.how != "present" for item in sender.arrived),
+        recorded=not (frozen or there) and record_layers(workspace, image_plan, packed),
         runs=image_plan.base is not None,
     )
 
 
 def fixed_tag(image_plan: ImagePlan, image: Image) -> str:
-    """The tag that never moves. The small layer is in it too, for it holds bake's own program, which no plan does."""
-    decided = Digest.of(f"{image_plan.digest} {image.manifest.layers[-1].digest}".encode())
-    return f"{image_plan.id.version}-{decided.hex[:12]}"
+    """The tag of an image that never moves."""
+    return lasting_tag(image_plan, image.manifest.layers[-1].digest)
+
+
+def _recognize(
+    workspace: Workspace,
+    registry: Registry,
+    *,
+    layers: Layers,
+    base: ReadableBase | None,
+    wheels: Callable[[], Iterator[bytes]] | None,
+) -> Image | None:
+    """The image, if it is there and its layers need not be read. Raises CheckFailed for a token in it."""
+
+    def added() -> AddedLayer | None:
+        return layers.added_wheels(wheels) if wheels else None
+
+    image = recognize(workspace, registry, layers.plan, base=base.image if base else None, wheels=added)
+    if image is not None:
+        config = ("config and history", image.config.dumps())
+        refuse_tokens_in([("record", layers.plan.record.dumps()), config, ("manifest", image.manifest.dumps())])
+        place = f"{registry.reference.name}@{image.descriptor.digest}"
+        workspace.progress.note(f"{layers.plan.id}: {unread_words(place)}")
+    return image
 
 
 def send_image(
@@ -166,13 +206,20 @@ def put_tags(
     workspace: Workspace, registry: Registry, image: Image, *, fixed: str, asked: Sequence[str]
 ) -> tuple[str, ...]:
     """Put the manifest under each tag that does not lead to it yet; returns those that lead to it now."""
+    return _move_tags(workspace, registry, image, fixed=fixed, asked=asked)[0]
+
+
+def _move_tags(
+    workspace: Workspace, registry: Registry, image: Image, *, fixed: str, asked: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """`put_tags`, and which of the tags did not lead to the image before."""
     content, digest = image.manifest.dumps(), image.descriptor.digest
     tags = list(dict.fromkeys((fixed, *asked)))
     found = {tag: registry.resolve(tag) for tag in tags}
     if (held := found[fixed]) and held.digest != digest:
         workspace.progress.warn(f"{registry.reference.name}:{fixed} is another image, {held.digest}; it is left alone")
         tags.remove(fixed)
-    for tag in tags:
-        if (held := found[tag]) is None or held.digest != digest:
-            registry.put_manifest(content, media_type=MANIFEST, tag=tag)
-    return tuple(tags)
+    moved = tuple(tag for tag in tags if (held := found[tag]) is None or held.digest != digest)
+    for tag in moved:
+        registry.put_manifest(content, media_type=MANIFEST, tag=tag)
+    return tuple(tags), moved

@@ -51,7 +51,8 @@ def open_registry(
             f"{reference} is in a registry, and --offline allows no network", hint="run it without --offline"
         )
     patience = replace(usual_patience(), sleep=sleep, tell=workspace.progress.note)
-    with Registry.open(reference, access=access, patience=patience) as registry:
+    adjustment = workspace.adjustment if access == "push" else None
+    with Registry.open(reference, access=access, patience=patience, adjustment=adjustment) as registry:
         yield registry
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import bake
 from bake import disk, hub, plan, render
 from bake.api import contents
+from bake.api.templates import read_template
 from bake.api.wheels import requirements
 from bake.errors import OutputError, UsageError
 from bake.layer import File, Link
@@ -65,7 +65,7 @@ def render_plan(workspace: Workspace, image_plan: ImagePlan, *, base_layers: int
     folders = render.contexts(image_plan)
     return Rendered(
         id=image_plan.id,
-        dockerfile=render.render(image_plan, _template(), rendering),
+        dockerfile=render.render(image_plan, read_template("Dockerfile.j2"), rendering),
         files=files,
         links=links,
         contexts={name: str(workspace.source_folder(model).absolute()) for name, model in folders.items()},
@@ -150,12 +150,3 @@ def _target_document(item: Rendered, folder: Path) -> dict[str, Any]:
 def _literal(text: str) -> str:
     """A text in a Bake file, in which `${` and `%{` begin an expression (HCL, "Template Literals")."""
     return text.replace("${", "$${").replace("%{", "%%{")
-
-
-def _template() -> str:
-    """`templates/Dockerfile.j2`: beside the package in a checkout, inside it once installed."""
-    package = Path(bake.__file__).parent
-    for folder in (package / "templates", package.parent / "templates"):
-        if (folder / "Dockerfile.j2").is_file():
-            return (folder / "Dockerfile.j2").read_text(encoding="utf-8")
-    raise FileNotFoundError("templates/Dockerfile.j2")

@@ -16,7 +16,7 @@ from bake.digest import Digest
 from bake.entrypoint.index import is_index
 from bake.errors import OutputError, SourceError
 from bake.lock import LockedModel, Resharded
-from bake.plan import MAX_LAYERS
+from bake.plan import LARGE, MAX_LAYERS
 from bake.record import RecordedFile
 from bake.reshard import RULE, Shard, changed_index, divide, indexed, is_too_large, new_index, numbered, own_index
 from bake.units import count_text, parse_size, size_text
@@ -64,6 +64,8 @@ class Resharding:
 def smaller_shards(image_plan: ImagePlan) -> str:
     """What to type where a registry would refuse the largest layer for its size, or why there is nothing to type."""
     layer = max(image_plan.layers, key=lambda one: one.size)
+    if len(layer.files) > 1 and max(file.size for file in layer.files) < LARGE:
+        return "bake divides large files, and this layer holds small ones"
     if len(layer.files) > 1:
         return f"an image has {MAX_LAYERS} layers of weights at most, so these shards share them"
     if not layer.files[0].path.endswith(".safetensors"):

@@ -7,11 +7,11 @@ when it is tried again.
 from __future__ import annotations
 
 import contextlib
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bake.api.streaming import LayerStream
+from bake.api.traffic import Traffic
 from bake.api.workers import results
 from bake.errors import ImageError, NetworkError
 from bake.image import LAYER, Descriptor
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bake.api.workers import Workers
     from bake.api.workspace import Workspace
     from bake.digest import Digest
+    from bake.image import Image
     from bake.registry import Arrival, Registry, Source
 
 
@@ -59,11 +60,15 @@ class Sender:
     It plays the role of `bake.image.Blobs` as far as sizes go: those of what it has seen there.
     """
 
-    def __init__(self, workspace: Workspace, registry: Registry, *, workers: Workers) -> None:
+    def __init__(
+        self, workspace: Workspace, registry: Registry, *, workers: Workers, traffic: Traffic | None = None
+    ) -> None:
+        """`traffic` is that of all images which are sent in one run."""
         self._workspace = workspace
         self._registry = registry
         self._workers = workers
-        self._slots = threading.BoundedSemaphore(registry.profile.parallel)
+        self._traffic = traffic or Traffic()
+        self._slots = self._traffic.slots(registry.reference.host, registry.profile.parallel)
         self._sizes: dict[Digest, int] = {}
         self.arrived: list[Arrived] = []
 
@@ -78,13 +83,18 @@ class Sender:
             results(self._workers.download(self._look_up, blob, digest) for digest, blob in named.items())
         absent = [blob for digest, blob in named.items() if digest not in self._sizes]
         absent += [blob for blob in blobs if blob.digest is None]
-        ordered = sorted(absent, key=lambda blob: -blob.size)  # the longest first, so that no line is idle at the end
+        ordered = sorted(absent, key=self._turn)
         label, size = f"{self._registry.reference}: pushing", sum(blob.size for blob in absent) if shown else 0
         with self._workspace.progress.task(label, size) as pushing, self._telling():
             advance = self._workers.watch(pushing)
             digests = results([self._workers.download(self._send, blob, advance) for blob in ordered])
         sent = {id(blob): digest for blob, digest in zip(ordered, digests, strict=True)}
         return [blob.digest or sent[id(blob)] for blob in blobs]
+
+    def found(self, image: Image) -> None:
+        """The repository has all of an image: its layers may be mounted from there for others."""
+        for layer in image.manifest.layers:
+            self._traffic.has_arrived(self._registry.reference, layer.digest)
 
     def confirm(self, manifest: Descriptor) -> None:
         """Ask once more for what was sent: that the registry took it does not say that it has it.
@@ -102,8 +112,14 @@ class Sender:
     def open(self, digest: Digest) -> BinaryIO:
         raise ImageError(f"blob {digest} is in {self._registry.reference.name}, and is not read from there")
 
+    def _turn(self, blob: Blob) -> tuple[bool, int]:
+        """The longest first, so that no line is idle at the end; but last what another image is sending now."""
+        held = blob.digest is not None and self._traffic.is_held(self._registry.reference, blob.digest)
+        return held, -blob.size
+
     def _look_up(self, blob: Blob, digest: Digest) -> None:
         if self._ask(blob, digest):
+            self._traffic.has_arrived(self._registry.reference, digest)
             self.arrived.append(Arrived(blob=blob, digest=digest, how="present"))
 
     def _ask(self, blob: Blob, digest: Digest) -> bool:
@@ -114,19 +130,35 @@ class Sender:
         return found
 
     def _send(self, blob: Blob, advance: Callable[[int], object]) -> Digest:
-        with self._slots:
-            source, how = blob.open(), None
-            if blob.digest is not None:
-                digest = blob.digest
-                how = self._registry.push_blob(
-                    blob.described(digest), source, what=blob.what, mount_from=blob.mount_from, advance=advance
-                )
-            elif isinstance(source, LayerStream):
-                digest = self._registry.push_unnamed(source, what=blob.what, advance=advance).digest
-            else:
-                raise AssertionError(blob.what)  # only a layer that is read learns its digest
+        how: Arrival = "uploaded"
+        if blob.digest is None:
+            digest = self._send_unnamed(blob, advance)
+        else:
+            digest, how = blob.digest, self._send_named(blob, blob.digest, advance)
         self._sizes[digest] = blob.size
-        self.arrived.append(Arrived(blob=blob, digest=digest, how=how or "uploaded"))
+        self.arrived.append(Arrived(blob=blob, digest=digest, how=how))
+        return digest
+
+    def _send_named(self, blob: Blob, digest: Digest, advance: Callable[[int], object]) -> Arrival:
+        here = self._registry.reference
+        with self._traffic.holding(here, digest, sleep=self._workers.sleep), self._slots:
+            how = self._registry.push_blob(
+                blob.described(digest),
+                blob.open(),
+                what=blob.what,
+                mount_from=self._traffic.repository(here, digest) or blob.mount_from,
+                advance=advance,
+            )
+            self._traffic.has_arrived(here, digest)
+        return how
+
+    def _send_unnamed(self, blob: Blob, advance: Callable[[int], object]) -> Digest:
+        with self._slots:
+            source = blob.open()
+            if not isinstance(source, LayerStream):
+                raise AssertionError(blob.what)  # noqa: TRY004 - only a layer that is read learns its digest
+            digest = self._registry.push_unnamed(source, what=blob.what, advance=advance).digest
+        self._traffic.has_arrived(self._registry.reference, digest)
         return digest
 
     @contextlib.contextmanager

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from bake.lock import LockedModel, ModelId
+    from bake.registry import Adjustment
     from bake.store import Store
 
 LOCK_NAME = "models.lock"
@@ -40,12 +41,16 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """`path` is models.lock; relative sources, bases and outputs are taken from its folder."""
+    """`path` is models.lock; relative sources, bases and outputs are taken from its folder.
+
+    `adjustment` is what was said of the registry that is pushed to.
+    """
 
     path: Path
     store: Store
     progress: Progress
     offline: bool = False
+    adjustment: Adjustment | None = None
 
     @property
     def folder(self) -> Path:
@@ -97,7 +102,7 @@ class Workspace:
             raise LockError(
                 f"{self.path.name} has format {_version(lock)}, newer than this bake writes; "
                 "writing it would lose what this bake does not know",
-                hint="upgrade bake: pip install --upgrade bake",
+                hint="install a newer bake, as this one was installed",
             )
         text = dumps(lock).encode()
         parse(text.decode(), where=self.path.name)  # what cannot be read again is never written

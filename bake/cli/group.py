@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _THEMES = {
     "The lock": ("init", "add", "lock", "list", "show"),
     "The image": ("plan", "render", "build", "push", "pull", "rebase", "verify", "run"),
+    "CI": ("matrix",),
     "Housekeeping": ("cache", "completion"),
 }
 
@@ -77,6 +78,7 @@ def open_workspace(said: Settings, *, path: Path | None = None) -> Workspace:
     from bake.api import Workspace
     from bake.api.workspace import find_lock
     from bake.console import make_progress
+    from bake.registry import Adjustment
     from bake.store import Store
 
     here()  # whatever is typed, paths are shown as seen from it
@@ -84,7 +86,9 @@ def open_workspace(said: Settings, *, path: Path | None = None) -> Workspace:
     store = Store.default()
     store.tell = progress.note
     found = path or said.lock or find_lock(here())
-    return Workspace(path=found, store=store, progress=progress, offline=said.offline)
+    profile = said.registry_profile
+    adjustment = Adjustment.parse(profile, source="--registry-profile") if profile is not None else None
+    return Workspace(path=found, store=store, progress=progress, offline=said.offline, adjustment=adjustment)
 
 
 def here() -> Path:

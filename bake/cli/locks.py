@@ -11,24 +11,53 @@ from bake.cli.words import settings
 from bake.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
+    from bake.api.ci_files import System
     from bake.lock import ModelId
 
 
 @bake.command()
+@click.option(
+    "--ci", "system", type=click.Choice(["github", "gitlab"]), help="Write what lets CI build the images too."
+)
+@click.option(
+    "--install",
+    metavar="REQUIREMENT",
+    help="How CI installs bake, as pip takes it; . for a checkout of bake.  [default: as this bake was installed]",
+)
 @click.pass_context
-def init(context: click.Context) -> None:
+def init(context: click.Context, system: System | None, install: str | None) -> None:
     """Write a new models.lock here.
 
     It knows one base image, that of verl 0.9 with vLLM, pinned by digest.
+
+    With --ci it writes a workflow as well, for the lock that is there or the new one. A pull request is then told what
+    it would push; the default branch pushes each image that is another one; what failed is made up for by the next run.
+    Nothing that is there is written over. The files are yours from then on: read them, and change what you like.
+
+    \b
+      bake init
+      bake init --ci github
+      bake init --ci gitlab --install 'bake @ git+https://HOST/ORG/bake@COMMIT'
     """
     from bake import api
+    from bake.api import ci_files
     from bake.api.workspace import shown_path
 
     said = settings(context)
-    workspace = open_workspace(said, path=said.lock or here() / "models.lock")
-    api.init(workspace)
-    print_result(said, {"lock": str(workspace.path)}, [shown_path(workspace.path)])
-    workspace.progress.note("next: bake add NAME@VERSION hf://ORG/NAME")
+    if system is not None:
+        workspace = open_workspace(said)
+        written = ci_files.init_ci(workspace, system, install=install)
+        print_result(said, written.document(), [shown_path(path) for path in written.files])
+        notes = written.notes()
+    elif install is not None:
+        raise UsageError("--install is how CI installs bake", hint="add --ci github or --ci gitlab")
+    else:
+        workspace = open_workspace(said, path=said.lock or here() / "models.lock")
+        api.init(workspace)
+        print_result(said, {"lock": str(workspace.path)}, [shown_path(workspace.path)])
+        notes = ["next: bake add NAME@VERSION hf://ORG/NAME"]
+    for note in notes:
+        workspace.progress.note(note)
 
 
 @bake.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from bake.cli.group import bake, open_workspace, print_result
-from bake.cli.words import settings
+from bake.cli.words import registry_profile, settings
 
 
 @bake.command()
@@ -46,6 +46,7 @@ def pull(context: click.Context, reference: str, folder: Path, role: str) -> Non
 @click.argument("reference", metavar="REF")
 @click.option("--base", metavar="NAME", help="A base of the lock.  [default: the one that the lock has for the model]")
 @click.option("--to", metavar="REF", help="Where the new image goes.  [default: the tag of the old one]")
+@registry_profile
 @click.pass_context
 def rebase(context: click.Context, reference: str, base: str | None, to: str | None) -> None:
     """Put the weights of an image on another base, or below a newer entrypoint. Moves no weights.

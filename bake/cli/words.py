@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the options that every command takes say."""
+    """What the options that every command takes say.
+
+    So does `--registry-profile`, which the commands have that push.
+    """
 
     lock: Path | None = None
     as_json: bool = False
@@ -27,6 +30,7 @@ class Settings:
     offline: bool = False
     debug: bool = False
     no_progress: bool = False
+    registry_profile: str | None = None
 
 
 class RateType(click.ParamType):  # type: ignore[type-arg] # not generic before click 8.3
@@ -46,6 +50,16 @@ class RateType(click.ParamType):  # type: ignore[type-arg] # not generic before 
 
 _RATE = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,9})?) ?(?P<prefix>[kKMmGgTt]?)(?P<unit>B|[Bb]its?|b)(?:/s|ps)?")
 """A capital B is a byte; a small one, and `bit`, are a bit."""
+
+
+_PROFILE = (
+    "What the registry takes, if bake does not know it, or knows it otherwise: a profile (ghcr, ecr, harbor, …), "
+    "layer=SIZE, body=SIZE, chunk=SIZE, time=TIME, parallel=N. May be repeated. BAKE_REGISTRY_PROFILE=HOST:… says it "
+    "for good; docs/registries.md has it all."
+)
+
+registry_profile = click.option("--registry-profile", metavar="[NAME,]KEY=VALUE,…", multiple=True, help=_PROFILE)
+"""For each command that pushes; what it says is in the settings, and from there in the workspace."""
 
 
 def _common_options() -> list[click.Option]:
@@ -141,6 +155,8 @@ def _merge(context: click.Context) -> None:
     before = context.find_object(Settings)
     said = {name: context.params.pop(name, None) for name in _COMMON}
     typed = {name: value for name, value in said.items() if value and (before is None or _is_typed(context, name))}
+    if profile := context.params.pop("registry_profile", ()):
+        typed["registry_profile"] = ",".join(profile)
     context.obj = replace(before or Settings(), **typed)
 
 

@@ -103,7 +103,7 @@ def _format(table: Table) -> tuple[int, int]:
         raise table.error(
             "version",
             f"this bake reads format {FORMAT[0]}, found {shown(value)}",
-            hint="upgrade bake: pip install --upgrade bake" if version[0] > FORMAT[0] else None,
+            hint="install a newer bake, as this one was installed" if version[0] > FORMAT[0] else None,
         )
     return version
 

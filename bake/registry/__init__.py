@@ -18,13 +18,15 @@ from urllib.parse import urlsplit
 
 from bake.digest import Digest
 from bake.errors import BakeError, DigestError, OutputError
-from bake.image import INDEX, LAYER, Descriptor, Image, ImageConfig, Manifest, Platform
+from bake.image import LAYER, Descriptor
 from bake.patience import Attempts, Patience
+from bake.registry.adjustment import Adjustment, environment_adjustment
 from bake.registry.answer import LIMIT
 from bake.registry.blobs import download, download_part, has_blob
 from bake.registry.client import Client
 from bake.registry.credentials import Credentials, Login, find_login
-from bake.registry.documents import Document, choose, fetch, put, resolve
+from bake.registry.documents import Document, fetch, put, resolve
+from bake.registry.images import Documents, find_image
 from bake.registry.network import Network, Timeouts
 from bake.registry.opening import find_origin, may_be_plain
 from bake.registry.patience import usual_patience
@@ -39,11 +41,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
 
+    from bake.image import Image, Platform
+
 __all__ = [
     "Access",
+    "Adjustment",
     "Arrival",
     "Credentials",
     "Document",
+    "Documents",
     "Login",
     "Patience",
     "Profile",
@@ -52,6 +58,7 @@ __all__ = [
     "Source",
     "Timeouts",
     "Unnamed",
+    "find_image",
     "in_memory",
     "profile_of",
     "reopened",
@@ -84,13 +91,16 @@ class Registry:
         patience: Patience | None = None,
         timeouts: Timeouts | None = None,
         profile: Profile | None = None,
+        adjustment: Adjustment | None = None,
     ) -> Registry:
         """Reach the registry of a reference; the caller closes it, or uses it in a `with`.
 
-        The login is that of `docker login`, and the profile the registry's own, unless they are given. HTTP without TLS
-        is for loopback, and for whoever asks for it by `plain_http`, or by naming the host in BAKE_PLAIN_HTTP. Raises
-        NetworkError, and UsageError for settings of Docker, proxies or certificates that cannot be read.
+        The login is that of `docker login`, and the profile the registry's own, unless they are given. It is adjusted
+        as `adjustment` says, or else BAKE_REGISTRY_PROFILE. HTTP without TLS is for loopback, and for whoever asks for
+        it by `plain_http`, or by naming the host in BAKE_PLAIN_HTTP. Raises NetworkError, and UsageError for settings
+        of Docker, proxies, certificates or profiles that cannot be read.
         """
+        adjustment = adjustment or environment_adjustment(reference.host)
         plain_http = plain_http or may_be_plain(reference.host)
         patience = patience or usual_patience()
         login = login or find_login(reference.host)
@@ -100,11 +110,12 @@ class Registry:
         except BakeError:
             network.close()
             raise
+        profile = profile or profile_of(reference.host, headers=answer.headers)
         party = Party(
             reference=reference,
             access=access,
             login=login,
-            profile=profile or profile_of(reference.host, headers=answer.headers),
+            profile=adjustment.of(profile) if adjustment else profile,
         )
         client = Client(party, origin=origin, network=network, patience=patience)
         client.learn(answer)
@@ -150,16 +161,13 @@ class Registry:
 
         Raises ImageError where there is none for the platform, and DigestError.
         """
-        platform = platform or Platform()
-        document = self.manifest()
-        while document.descriptor.media_type == INDEX:
-            where = f"{self.reference.name}: index {document.descriptor.digest}"
-            document = self.manifest(str(choose(document, platform, where=where).digest))
-        where = f"{self.reference.name}: manifest {document.descriptor.digest}"
-        manifest = Manifest.parse(document.content, where=where)
-        content = self._read_config(manifest.config)
-        config = ImageConfig.parse(content, where=f"{self.reference.name}: config {manifest.config.digest}")
-        return Image(descriptor=document.descriptor, manifest=manifest, config=config)
+        return find_image(self, self.reference.identifier, name=self.reference.name, platform=platform)
+
+    def config(self, config: Descriptor) -> bytes:
+        """An image's config, proven. Raises DigestError where it is larger than any is."""
+        if config.size > LIMIT:
+            raise DigestError(f"{self.reference.name}: config {config.digest}: expected at most {LIMIT} bytes of JSON")
+        return b"".join(self.open_blob(config))
 
     def tags(self) -> tuple[str, ...]:
         """Every tag of the repository, in the registry's order. Raises ImageError where there is no such repository."""
@@ -209,7 +217,10 @@ class Registry:
         """
         if faults := self.profile.refused(sizes):
             told = f"{self.reference.name}: {count_text(len(faults), 'layer')} too large for {self.profile.name}:"
-            raise OutputError("\n  ".join([told, *faults]), hint=f"{smaller}, or push to another registry")
+            raise OutputError(
+                "\n  ".join([told, *faults]),
+                hint=f"{smaller}; or push to another registry; if this one takes more: --registry-profile layer=SIZE",
+            )
 
     def push_blob(
         self,
@@ -274,11 +285,6 @@ class Registry:
         if stored.startswith("sha256:") and stored != str(digest):
             raise DigestError(f"{self.reference}: put the manifest {digest}, and the registry stored {stored}")
         return digest
-
-    def _read_config(self, config: Descriptor) -> bytes:
-        if config.size > LIMIT:
-            raise DigestError(f"{self.reference.name}: config {config.digest}: expected at most {LIMIT} bytes of JSON")
-        return b"".join(self.open_blob(config))
 
 
 def _next_page(link: str) -> str | None:

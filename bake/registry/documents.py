@@ -36,6 +36,18 @@ class Document:
     media_type: str
     content: bytes
 
+    @classmethod
+    def parse(cls, content: bytes, *, where: str) -> Document:
+        """A document that comes without its type: by its own word, or else by what it holds. Raises ImageError."""
+        document = parse_json(content, where=where)
+        media_type = document.get("mediaType") or (INDEX if "manifests" in document else MANIFEST)
+        return cls.of(content, media_type=media_type)
+
+    @classmethod
+    def of(cls, content: bytes, *, media_type: str) -> Document:
+        described = {"mediaType": media_type, "digest": str(Digest.of(content)), "size": len(content)}
+        return cls(descriptor=Descriptor.parse(described), media_type=media_type, content=content)
+
 
 def resolve(client: Client, identifier: str) -> Descriptor | None:
     """What a tag or digest names now; None where there is no such thing. Reads no document if it can be helped."""
@@ -70,9 +82,7 @@ def fetch(client: Client, identifier: str) -> Document:
                 f"{client.party.name}: {what}: expected {named}, found bytes of {digest}",
                 hint=NOT_THE_SAME,
             )
-    media_type = _media_type(client, what, answer)
-    descriptor = Descriptor.parse({"mediaType": media_type, "digest": str(digest), "size": len(answer.body)})
-    return Document(descriptor=descriptor, media_type=media_type, content=answer.body)
+    return Document.of(answer.body, media_type=_media_type(client, what, answer))
 
 
 def put(client: Client, identifier: str, content: bytes, *, media_type: str) -> Answer:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bake.units import size_text
+from bake.units import count_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,8 +59,10 @@ class Profile:
         """What to tell of an upload that broke, where this registry ends one after a time."""
         if self.upload_seconds is None:
             return None
+        minutes, seconds = divmod(self.upload_seconds, 60)
+        ends = count_text(self.upload_seconds, "second") if seconds else count_text(minutes, "minute")
         return (
-            f"{self.name} ends an upload after {self.upload_seconds // 60} minutes: "
+            f"{self.name} ends an upload after {ends}: "
             f"{size_text(size)} need {size_text(size / self.upload_seconds)}/s at least"
         )
 

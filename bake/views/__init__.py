@@ -10,6 +10,7 @@ from bake.views.images import (
     verify_lines,
 )
 from bake.views.locks import list_document, list_lines, show_document, show_lines
+from bake.views.matrix import github_matrix, gitlab_pipeline, matrix_document, matrix_lines
 from bake.views.plans import plan_document, plan_lines
 
 __all__ = [
@@ -17,8 +18,12 @@ __all__ = [
     "build_notes",
     "cache_document",
     "cache_lines",
+    "github_matrix",
+    "gitlab_pipeline",
     "list_document",
     "list_lines",
+    "matrix_document",
+    "matrix_lines",
     "plan_document",
     "plan_lines",
     "pull_document",

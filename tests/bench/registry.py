@@ -1,9 +1,14 @@
-"""What a push costs, against plain curl of the same bytes (the limit) and skopeo, into docker-registry on this machine.
+"""What a push costs, against curl of the same bytes (the limit) and other tools, into docker-registry on this machine.
 
 2 GiB of random weights in 8 shards (--size for less) lie in a folder, warm in the cache. Each contender meets a
-registry that is empty, five uploads go at once, and the second push finds what the first left. Peak memory is that of
-the client's processes; the registry's own is not counted. Needs docker-registry (.ci/engine up installs it), skopeo and
-curl, and about three times the size of disk below --folder.
+registry that is empty, then pushes the same once more, and then the same weights on another base. `docker push` has the
+image in its daemon beforehand (the classic image store), crane and skopeo have it in a layout: what that took is not
+counted; bake makes it while it pushes, but where it was built before. Peak memory is that of the client's processes,
+and neither the registry's nor the daemon's. Client, daemon and registry share the cores: on a machine with few, a
+client's own work counts for more than it does elsewhere.
+
+Needs docker-registry, crane and an engine (eval "$(.ci/engine up)"), skopeo and curl, and about eight times the size of
+disk, four of them below --folder.
 """
 
 from __future__ import annotations
@@ -17,15 +22,22 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.bench.build import without_layers
-from tests.bench.measure import Cost, Table, against, bake, compare, parser, pin, report, run, scratch_folder
+from tests.bench.measure import Cost, Row, Table, against, bake, parser, report, run, scratch_folder, tell
 from tests.bench.weights import write_model
+from tests.cli.test_bases import make_base
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 MODEL = "bench@v1.0.0"
+BASES = ("one", "two")
 SHARDS = 8
 AT_ONCE = 5
 """As bake.registry.profiles has it for a registry of no known name."""
@@ -47,12 +59,15 @@ exec curl -sS --fail -o /dev/null -T "$2" -H 'Content-Type: application/octet-st
 
 @dataclass(slots=True)
 class Workshop:
-    """A locked model in a folder, its image in a layout, and a registry. `lock` is the text of models.lock."""
+    """A model in a folder, locked on each base, in a layout of each, in the daemon on each; and a registry.
+
+    `digests` are those of its shards, `docker` is the environment that names the daemon.
+    """
 
     folder: Path
-    lock: str
     digests: dict[Path, str]
     port: int
+    docker: dict[str, str]
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
@@ -60,24 +75,38 @@ class Workshop:
         return f"127.0.0.1:{self.port}"
 
     def curl(self) -> Cost:
-        self.empty_registry()
         words = [word for path, digest in self.digests.items() for word in (self.address, str(path), digest)]
         script = f"printf '%s\\0' \"$@\" | xargs -0 -n 3 -P {AT_ONCE} sh -c {shlex.quote(_UPLOAD)} sh"
         return run(("sh", "-c", script, "sh", *words))
 
-    def skopeo(self) -> Cost:
-        self.empty_registry()
-        target = f"docker://{self.address}/skopeo:v1"
-        words = ("skopeo", "copy", "-q", "--dest-tls-verify=false", f"oci:{self.folder}/image", target)
-        return run(words, environ={"XDG_DATA_HOME": str(emptied(self.folder / "skopeo"))})
+    def docker_push(self, base: str) -> Cost:
+        return run(("docker", "push", "--quiet", self.image(base)), environ=self.docker)
 
-    def push(self, *, lock: str | None = None, again: bool = False) -> Cost:
-        if not again:
-            self.empty_registry()
-            emptied(self.folder / "store")
-        path = self.folder / "models.lock"
-        path.write_text(lock or self.lock, "utf-8")
-        return run(bake("--lock", path, "build", MODEL, "--to", f"{self.address}/bake:v1"), cache=self.folder / "store")
+    def crane(self, base: str) -> Cost:
+        return run(("crane", "push", "--insecure", str(self.layout(base)), f"{self.address}/crane:{base}"))
+
+    def skopeo(self, base: str) -> Cost:
+        target = f"docker://{self.address}/skopeo:{base}"
+        words = ("skopeo", "copy", "-q", "--dest-tls-verify=false", f"oci:{self.layout(base)}", target)
+        return run(words, environ={"XDG_DATA_HOME": str(self.folder / "skopeo")})
+
+    def bake(self, lock: str, *, store: str = "store") -> Cost:
+        """The store `built` has the layers of a build, the other only what pushes have left. Locks stay as they are."""
+        words = ("build", MODEL, "--frozen", "--to", f"{self.address}/bake:v1")
+        return run(bake("--lock", self.folder / f"{lock}.lock", *words), cache=self.folder / store)
+
+    def image(self, base: str) -> str:
+        """What the image on a base is called in the daemon."""
+        return f"{self.address}/docker:{base}"
+
+    def layout(self, base: str) -> Path:
+        return self.folder / f"image-{base}"
+
+    def clear(self) -> None:
+        """A registry that is empty, and clients that remember nothing of another."""
+        self.empty_registry()
+        for name in ("store", "skopeo"):
+            emptied(self.folder / name)
 
     def empty_registry(self) -> None:
         self.stop_registry()
@@ -104,41 +133,92 @@ def main() -> None:
     options.add_argument("--size", type=float, default=2.0, metavar="GIB", help="of all shards (default: %(default)s)")
     options.set_defaults(rounds=3)
     chosen = options.parse_args()
-    if missing := [name for name in ("docker-registry", "skopeo", "curl") if shutil.which(name) is None]:
+    needed = ("docker-registry", "docker", "crane", "skopeo", "curl")
+    if missing := [name for name in needed if shutil.which(name) is None]:
         raise SystemExit(
-            f"error: not on the PATH: {', '.join(missing)}\nhint: .ci/engine up; apt-get install skopeo curl"
+            f'error: not on the PATH: {", ".join(missing)}\nhint: eval "$(.ci/engine up)"; apt-get install skopeo curl'
         )
     with scratch_folder(chosen.folder) as folder:
         shop = make_workshop(folder, size=int(chosen.size * 2**30))
         try:
-            table = pushes(shop, rounds=chosen.rounds, size=chosen.size)
+            tables = pushes(shop, rounds=chosen.rounds, size=chosen.size)
         finally:
             shop.stop_registry()
-    report([table], path=chosen.json)
+            words = ("docker", "image", "rm", *(shop.image(base) for base in BASES))
+            subprocess.run(words, env={**os.environ, **shop.docker}, capture_output=True, check=False)
+    report(tables, path=chosen.json)
 
 
-def pushes(shop: Workshop, *, rounds: int, size: float) -> Table:
-    unknown = without_layers(shop.lock)
-    rows = compare(
-        "push",
+def pushes(shop: Workshop, *, rounds: int, size: float) -> list[Table]:
+    """Each contender pushes into an empty registry, the same again, and the weights on another base; curl only once."""
+    one, two = BASES
+    costs = measure(
+        shop,
         {
-            f"curl -T of the shards, {AT_ONCE} at once": shop.curl,
-            "skopeo copy of a ready layout": shop.skopeo,
-            "bake build --to REF, no diff_id in the lock": lambda: shop.push(lock=unknown),
-            "bake build --to REF": shop.push,
-            "bake build --to REF, again": lambda: shop.push(again=True),
+            f"curl -T of the shards, {AT_ONCE} at once": [shop.curl],
+            "docker push (gzips every layer)": [partial(shop.docker_push, base) for base in (one, one, two)],
+            "crane push of a ready layout": [partial(shop.crane, base) for base in (one, one, two)],
+            "skopeo copy of a ready layout (gzips)": [partial(shop.skopeo, base) for base in (one, one, two)],
+            "bake build --to REF": [partial(shop.bake, base) for base in (one, one, two)],
+            "bake build --to REF, built before": [partial(shop.bake, one, store="built")],
+            "bake build --to REF, no diff_id in the lock": [partial(shop.bake, "unknown")],
         },
         rounds=rounds,
     )
-    return Table(f"A push of {size:g} GiB in {SHARDS} shards into an empty registry", against(rows[0], rows))
+    titles = (
+        f"A push of {size:g} GiB in {SHARDS} shards into an empty registry",
+        "The same again",
+        "The same weights on another base",
+    )
+    return [
+        table(title, {name: taken[number] for name, taken in costs.items() if number < len(taken)})
+        for number, title in enumerate(titles)
+    ]
+
+
+def measure(
+    shop: Workshop, contenders: dict[str, Sequence[Callable[[], Cost]]], *, rounds: int
+) -> dict[str, list[list[Cost]]]:
+    """What each step of each contender took, in every round; a round begins with the next contender."""
+    names = list(contenders)
+    costs: dict[str, list[list[Cost]]] = {name: [[] for _ in steps] for name, steps in contenders.items()}
+    for number in range(rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            tell(f"round {number + 1} of {rounds}: {name}")
+            shop.clear()
+            for taken, step in zip(costs[name], contenders[name], strict=True):
+                taken.append(step())
+    tell("")
+    return costs
+
+
+def table(title: str, costs: dict[str, list[Cost]]) -> Table:
+    rows = [
+        Row(name, tuple(cost.seconds for cost in taken), max(cost.peak for cost in taken))
+        for name, taken in costs.items()
+    ]
+    return Table(title, against(rows[0], rows))
 
 
 def make_workshop(folder: Path, *, size: int) -> Workshop:
     shards = write_model(folder / "model", shards=SHARDS, shard_size=size // SHARDS)
-    lock = folder / "models.lock"
-    pin(lock, MODEL, "dir://model", cache=folder / "store")
-    run(bake("--lock", lock, "build", MODEL, "--to", f"oci:{folder}/image"), cache=folder / "store")
-    return Workshop(folder, lock.read_text("utf-8"), {path: digest_of(path) for path in shards}, free_port())
+    host = os.environ.get("BAKE_TEST_DOCKER_CLASSIC")
+    shop = Workshop(
+        folder, {path: digest_of(path) for path in shards}, free_port(), {"DOCKER_HOST": host} if host else {}
+    )
+    cache = folder / "built"
+    for base in BASES:
+        lock = folder / f"{base}.lock"
+        digest = make_base(folder / f"base-{base}", base.encode())
+        lock.write_text(f'version = 1\n\n[base.{base}]\nimage = "oci:base-{base}"\ndigest = "{digest}"\n', "utf-8")
+        run(bake("--lock", lock, "add", MODEL, "dir://model"), cache=cache)
+        run(bake("--lock", lock, "build", MODEL, "--to", f"oci:{shop.layout(base)}"), cache=cache)
+        run(
+            bake("--lock", lock, "build", MODEL, "--to", f"docker:{shop.image(base)}"), cache=cache, environ=shop.docker
+        )
+    (folder / "unknown.lock").write_text(without_layers((folder / "one.lock").read_text("utf-8")), "utf-8")
+    return shop
 
 
 def digest_of(path: Path) -> str:

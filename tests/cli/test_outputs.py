@@ -13,7 +13,7 @@ from bake.digest import Digest
 from bake.lock import Lock, LockedModel, ModelId
 from bake.lock.dump import dumps
 from bake.record import RecordedFile
-from tests.cli.place import Bake, Place, error, files_below, whole
+from tests.cli.place import Bake, Place, Ran, error, files_below, whole
 from tests.cli.users import NOBODY, free, needs_root
 from tests.entrypoint.files import safetensors
 
@@ -65,6 +65,68 @@ def test_a_place_of_another_kind_is_refused(bake: Bake, to: str) -> None:
 
     assert (ran.code, ran.out) == (2, "")
     assert re.fullmatch(rf"error: --to: expected .*, found {re.escape(repr(to))}\nhint: --to .*\n", ran.err)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_name_and_version_stand_for_the_model_s(bake: Bake) -> None:
+    ran = bake("-q", "build", "tiny@v1", "--to", "oci:images/{name}/{version}")
+
+    assert (ran.code, ran.out.partition("@")[0]) == (0, "oci:images/tiny/v1")
+
+
+@pytest.mark.parametrize(
+    ("to", "found"), [("oci:{tag}", "{tag}"), ("oci:{name", "{"), ("oci:name}", "}"), ("ghcr.io/org/{}", "{}")]
+)
+@pytest.mark.usefixtures("tiny")
+def test_an_unknown_placeholder_is_refused(bake: Bake, to: str, found: str) -> None:
+    assert bake("build", "tiny@v1", "--to", to) == Ran(
+        2,
+        "",
+        error(
+            f"unknown placeholder {found!r} in {to!r}",
+            hint="{name} and {version} stand for the model's; other braces cannot be in it",
+        ),
+    )
+
+
+@pytest.fixture
+def two(tiny: Place, bake: Bake) -> Place:
+    """`tiny@v1` and `tiny@v2` in the lock."""
+    assert bake("-q", "add", "tiny@v2", "dir://m").code == 0
+    return tiny
+
+
+@pytest.mark.parametrize("to", ["oci:x", "oci:x/{name}", "oci:./x/../x", "docker:org/{name}:latest"])
+def test_two_models_in_one_place_are_refused_before_anything_is_built(two: Place, bake: Bake, to: str) -> None:
+    ran = bake("build", "tiny@v1", "tiny@v2", "--to", to)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("error: --to: tiny@v1 and tiny@v2 would both go to ")
+    assert not (two.root / "x").exists()
+
+
+@pytest.mark.usefixtures("two")
+def test_another_revision_might_choose_the_other_so_all_must_go_apart(bake: Bake) -> None:
+    ran = bake("build", "--changed-since", "0" * 40, "--max-size", "1B", "--to", "oci:x")
+
+    assert ran == Ran(
+        2,
+        "",
+        error("--to: tiny@v1 and tiny@v2 would both go to oci:x", hint="--to 'oci:dist/{name}/{version}'"),
+    )
+
+
+def test_two_models_may_have_one_default_folder_and_that_is_told(tiny: Place, bake: Bake) -> None:
+    bake("-q", "add", "a-b@c", "dir://m")
+    bake("-q", "add", "a@b-c", "dir://m")
+
+    ran = bake("build", "a-b@c", "a@b-c")
+
+    assert (ran.code, ran.err.splitlines()[0]) == (
+        2,
+        "error: --to: a-b@c and a@b-c would both go to oci:dist/a-b-c",
+    )
+    assert not (tiny.root / "dist").exists()
 
 
 def test_a_file_in_the_way_stays(tiny: Place, bake: Bake) -> None:

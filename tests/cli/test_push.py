@@ -110,6 +110,7 @@ def test_json_says_it_to_a_program(bake: Bake, registry: FakeRegistry) -> None:
         "sent_layers": 3,
         "sent_bytes": size,
         "mounted_layers": 0,
+        "recognized": False,
         "lock_changed": False,
     }
 

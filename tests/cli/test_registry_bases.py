@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bake.image import LAYER, LAYER_GZIP, AddedLayer, append
+from bake.image import INDEX, LAYER, LAYER_GZIP, AddedLayer, append
 from bake.layer import Directory, File, pack_entries
 from bake.layout import Layout
 from tests.cli.place import EMPTY_LOCK, Bake, Place, Ran, error, weight_layers, whole
@@ -181,14 +181,67 @@ def test_a_base_that_asks_for_a_login(bake: Bake, registry: FakeRegistry) -> Non
     )
 
 
-def test_a_build_offline_is_refused(based: Image, bake: Bake, registry: FakeRegistry) -> None:
-    base = f"{registry.host}/{BASE}:latest@{based.descriptor.digest}"
+def test_a_build_offline_is_refused_where_the_base_was_never_read(
+    based: Image, bake: Bake, registry: FakeRegistry
+) -> None:
+    base = f"base {registry.host}/{BASE}:latest@{based.descriptor.digest}"
 
     assert bake("-q", "--offline", "build", "tiny@v1") == Ran(
         4,
         "",
-        error(f"{base} is in a registry, and --offline allows no network", hint="run it without --offline"),
+        error(f"{base} is not in the store, and --offline allows no network", hint="run it without --offline"),
     )
+
+
+@pytest.mark.usefixtures("based")
+def test_what_a_build_has_read_is_enough_offline(place: Place, bake: Bake, registry: FakeRegistry) -> None:
+    built = bake("-q", "build", "tiny@v1")
+    shutil.rmtree(place.root / "dist")
+    registry.requests.clear()
+
+    assert bake("-q", "--offline", "build", "tiny@v1") == built
+    assert whole(place.root / "dist" / "tiny-v1") == ()
+    assert registry.requests == []
+
+
+def test_an_index_is_enough_offline_too(place: Place, bake: Bake, registry: FakeRegistry) -> None:
+    image = put_base(place, registry)
+    index = index_of((image.manifest, image.config.platform))
+    registry.add_manifest(BASE, "many", index, media_type=INDEX)
+    use_base(place, bake, f"{registry.host}/{BASE}:many")
+    assert bake("-q", "lock").code == 0
+    built = bake("-q", "build", "tiny@v1")
+    shutil.rmtree(place.root / "dist")
+
+    assert bake("-q", "--offline", "build", "tiny@v1") == built
+
+
+def test_a_layer_that_the_store_lost_is_missed_offline(place: Place, based: Image, bake: Bake) -> None:
+    assert bake("-q", "build", "tiny@v1").code == 0
+    (layer,) = based.manifest.layers
+    (place.store / "files" / layer.digest.hex[:2] / layer.digest.hex[2:]).unlink()
+    shutil.rmtree(place.root / "dist")
+
+    assert bake("-q", "--offline", "build", "tiny@v1") == Ran(
+        4,
+        "",
+        error(
+            "base py (3.1 kB in 1 layer) is not in the store, and --offline allows no network",
+            hint="run it without --offline",
+        ),
+    )
+
+
+def test_a_kept_manifest_that_was_altered_is_not_taken(place: Place, based: Image, bake: Bake) -> None:
+    assert bake("-q", "build", "tiny@v1").code == 0
+    digest = based.descriptor.digest
+    kept = place.store / "files" / digest.hex[:2] / digest.hex[2:]
+    kept.chmod(0o644)
+    kept.write_bytes(kept.read_bytes() + b" ")
+
+    ran = bake("-q", "--offline", "build", "tiny@v1")
+
+    assert (ran.code, kept.exists()) == (4, False)
 
 
 def test_a_base_that_is_compressed_is_left_so(place: Place, bake: Bake, registry: FakeRegistry) -> None:

@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 BECOME = "import os, sys; from bake.entrypoint.process import become; become(sys.argv[1:], os.environ)"
 UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 TICK = "sleep 0.05"
+ZOMBIE = "grep -qs '^State:.Z' /proc/[0-9]*/status"
 
 
 def _may_unshare() -> bool:
@@ -56,7 +57,10 @@ def start(*command: str, stdin: int | None = None, stdout: int = subprocess.PIPE
 
 def run(*command: str) -> tuple[int, str]:
     process = start(*command)
-    output, _ = process.communicate(timeout=60)
+    try:
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
     return process.returncode, output
 
 
@@ -102,17 +106,17 @@ def test_a_signal_to_process_1_reaches_the_command(name: str) -> None:
 
 @as_process_1
 def test_orphans_are_reaped_by_process_1() -> None:
-    orphan = "sleep 0.2; echo parent $(cut -d' ' -f4 /proc/$$/stat)"
-    zombies = "grep -l '^State:.Z' /proc/[0-9]*/status | wc -l"
+    orphan = f"until grep -q '^PPid:.1$' /proc/$$/status; do {TICK}; done; echo $$"
+    script = f'pid=$(sh -c "$0" & ); while test -e /proc/$pid; do {TICK}; done; echo reaped'
 
-    assert run(*UNSHARE, *become("sh", "-c", f'(sh -c "$0" &); sleep 0.6; {zombies}', orphan)) == (0, "parent 1\n0\n")
+    assert run(*UNSHARE, *become("sh", "-c", script, orphan)) == (0, "reaped\n")
 
 
 @as_process_1
 def test_a_thousand_orphans_leave_no_zombie() -> None:
-    script = "for n in $(seq 1000); do (true &); done; sleep 0.3; grep -l '^State:.Z' /proc/[0-9]*/status | wc -l"
+    script = f"for n in $(seq 1000); do (true &); done; while {ZOMBIE}; do {TICK}; done; echo all reaped"
 
-    assert run(*UNSHARE, *become("sh", "-c", script)) == (0, "0\n")
+    assert run(*UNSHARE, *become("sh", "-c", script)) == (0, "all reaped\n")
 
 
 @pytest.mark.parametrize("front", [[], pytest.param([*UNSHARE], marks=as_process_1)], ids=["elsewhere", "process 1"])
@@ -164,6 +168,14 @@ def read_until(ours: int, text: str) -> str:
     return shown.decode()
 
 
+def wait_until_in_front(ours: int, name: str) -> None:
+    """Until a program of this name is what the keys of a terminal reach; for a minute."""
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{os.tcgetpgrp(ours)}/comm").read_text() != f"{name}\n":
+        assert time.monotonic() < deadline, f"{name} is not in front"
+        time.sleep(0.05)
+
+
 @as_process_1
 def test_ctrl_c_reaches_the_command_once() -> None:
     script = (
@@ -184,8 +196,7 @@ def test_a_shell_has_job_control() -> None:
     with terminal("env", "PS1=ready> ", "bash", "--norc", "-i") as (ours, process):
         started = read_until(ours, "ready> ")
         os.write(ours, b"sleep 100\n")
-        read_until(ours, "sleep 100\r\n")
-        time.sleep(0.3)  # until sleep is in front
+        wait_until_in_front(ours, "sleep")
         os.write(ours, b"\x1a")
         stopped = read_until(ours, "ready> ")
         os.write(ours, b"exit\nexit 4\n")

@@ -6,6 +6,8 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
+from bake.layout import Layout
+from tests.cli.test_bases import make_base
 from tests.entrypoint.files import model_files
 from tests.integration.engine import DOCKER, Shop, run_container
 
@@ -50,12 +52,23 @@ def test_a_base_that_is_only_in_the_daemon_stays_below(shop: Shop) -> None:
     assert len(layers) == len(below) + 3
 
 
-def test_a_base_in_a_layout_is_sent_with_the_first_image(shop: Shop, base_layout: Path) -> None:
+def test_a_base_in_a_layout_is_what_the_image_runs_on(shop: Shop, base_layout: Path) -> None:
     shop.add(base=f"oci:{base_layout}")
 
     shop.build()
 
     assert run_container(shop.engine, shop.image, "verify", "--level", "full").code == 0
+
+
+def test_a_base_in_a_layout_that_the_daemon_never_saw_is_sent_with_the_first_image(shop: Shop) -> None:
+    make_base(shop.root / "base", shop.name.encode())
+    shop.add(base="oci:base")
+
+    shop.build()
+
+    layers = shop.engine.client.images.get(shop.image).attrs["RootFS"]["Layers"]
+    assert layers[0] == str(Layout(shop.root / "base").image().config.diff_ids[0])
+    assert sent_bytes(shop) == 0
 
 
 def test_an_image_on_scratch_holds_the_model_and_the_record(shop: Shop) -> None:

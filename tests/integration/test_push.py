@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import signal
 import subprocess
+import tarfile
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
+from bake.digest import Digest
 from bake.errors import ImageError
 from bake.registry import Reference, Registry
-from tests.entrypoint.files import safetensors
+from tests.cli.place import files_below
+from tests.entrypoint.files import model_files, safetensors
 from tests.integration.engine import DOCKER, Shop, run_container
+from tests.needs import program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,8 +90,6 @@ def test_a_base_of_the_same_registry_moves_no_byte(containerd_shop: Shop, regist
 
 
 def test_skopeo_reads_it_and_copies_it_whole(containerd_shop: Shop, registry: str, tmp_path: Path) -> None:
-    if shutil.which("skopeo") is None:
-        pytest.skip("skopeo is not on the PATH")
     containerd_shop.add(base=push_base(containerd_shop, registry))
     pushed = containerd_shop.do("push", containerd_shop.model, where(containerd_shop, registry), "-q").out.strip()
 
@@ -106,7 +105,58 @@ def test_skopeo_reads_it_and_copies_it_whole(containerd_shop: Shop, registry: st
 
 
 def skopeo(*words: str) -> str:
-    return subprocess.run(["skopeo", *words], check=True, capture_output=True, text=True).stdout
+    return subprocess.run([program("skopeo"), *words], check=True, capture_output=True, text=True).stdout
+
+
+def test_crane_finds_the_image_well_formed_and_reads_its_files(
+    containerd_shop: Shop, registry: str, tmp_path: Path
+) -> None:
+    shop, reference = containerd_shop, where(containerd_shop, registry)
+    shop.add(base=push_base(shop, registry))
+
+    pushed = shop.do("push", shop.model, reference, "-q")
+
+    assert crane("validate", "--fast", "--remote", reference) == f"PASS: {reference}\n"
+    assert digests_by_crane(reference) == {pushed.digest}
+    assert files_by_crane(reference, f"opt/models/{shop.name}", tmp_path) == model_files()
+
+
+def test_crane_finds_a_rebased_image_well_formed_in_every_byte(
+    containerd_shop: Shop, registry: str, tmp_path: Path
+) -> None:
+    """What crane 0.20 validates is what it pulled before: of a remote image it takes every layer for gzip.
+
+    See google/go-containerregistry#1826. Pulling proves each layer's digest, and validating its diff_id.
+    """
+    shop, reference, archive = containerd_shop, where(containerd_shop, registry), tmp_path / "pulled.tar"
+    shop.add(base=push_base(shop, registry))
+    before = shop.do("push", shop.model, reference, "-q")
+
+    rebased = shop.do("rebase", reference, "--base", "scratch", "-q")
+    crane("pull", reference, str(archive))
+
+    assert rebased.digest != before.digest
+    assert digests_by_crane(reference) == {rebased.digest}
+    assert crane("validate", "--fast", "--remote", reference) == f"PASS: {reference}\n"
+    assert crane("validate", "--tarball", str(archive)) == f"PASS: {archive}\n"
+
+
+def digests_by_crane(reference: str) -> set[str]:
+    """The digest that crane names, and that of the manifest which it shows: one, if all is well."""
+    shown = subprocess.run([program("crane"), "manifest", reference], check=True, capture_output=True).stdout
+    return {crane("digest", reference).strip(), str(Digest.of(shown))}
+
+
+def files_by_crane(reference: str, path: str, folder: Path) -> dict[str, bytes]:
+    """The files below a path in the root file system that crane makes of an image."""
+    crane("export", reference, str(folder / "root.tar"))
+    with tarfile.open(folder / "root.tar") as archive:
+        archive.extractall(folder, filter="tar", members=[info for info in archive if info.name.startswith(path)])
+    return files_below(folder / path)
+
+
+def crane(*words: str) -> str:
+    return subprocess.run([program("crane"), *words], check=True, capture_output=True, text=True).stdout
 
 
 def test_it_is_the_image_that_is_built_into_a_layout(containerd_shop: Shop, registry: str) -> None:

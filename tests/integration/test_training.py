@@ -85,6 +85,7 @@ def test_the_image_trains_two_steps_and_leaves_a_checkpoint_in_the_mounted_folde
     assert code == 0, text[-4000:]
     assert ray
     assert "step:2 - " in text
+    assert ": choices: " not in text, "a rollout that VERL_USE_EXTERNAL_MODULES brings is right"
     assert "verl_cpu: 21 tensors went to the rollout\n" in text
     saved = outputs / trainer.model.replace("@", "-") / "verl_examples" / "gsm8k"
     assert (saved / "latest_checkpointed_iteration.txt").read_text() == "2"
@@ -100,21 +101,27 @@ def test_sigterm_ends_a_training_promptly_with_verls_own_code(trainer: Shop) -> 
     words = train_words("trainer.total_epochs=1000", "trainer.total_training_steps=1000")
 
     with training(trainer, *words, until=FIRST_STEP) as container:
-        since = time.monotonic()
         container.get_wrapped_container().stop(timeout=60)
         code = container.wait()
 
-    assert time.monotonic() - since < 30
-    assert code not in {0, 137}
+    assert code not in {0, 137}, "137 is what the engine kills with, after a minute"
+
+
+def orphans_at_last(container: DockerContainer) -> tuple[str, ...]:
+    """Once only the container's own command is left, or after a minute."""
+    deadline = time.monotonic() + 60
+    while len(found := orphans(container)) > 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
 
 
 def test_process_1_reaps_what_a_training_leaves_behind(trainer: Shop) -> None:
     script = "sleep 0.1 & sleep 0.2 & sleep 0.3 &"
     with start_container(trainer.engine, trainer.image, "exec", "sleep", "60") as container:
         container.get_wrapped_container().exec_run(["sh", "-c", script])
-        time.sleep(1)
+        left = orphans_at_last(container)
 
-        assert orphans(container) == ("S",)
+    assert left == ("S",)
 
 
 def test_one_flipped_bit_is_found_at_level_full(trainer: Shop, flipped: str) -> None:

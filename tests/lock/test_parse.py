@@ -21,7 +21,7 @@ RUN = r"'a\nRUN b'"
 PACK_ANEW = "delete packer and every [[model.layer]] record of the model; the next build writes them anew"
 MEND = "take the file back from version control, or mend the line and run: bake lock --check"
 KEEP_BOTH = "keep the records of both sides (each is a block of its own), then run: bake lock --check"
-UPGRADE = "upgrade bake: pip install --upgrade bake"
+UPGRADE = "install a newer bake, as this one was installed"
 VERSION = 'expected the format\'s version, as 1 or "1.2", found '
 EDITED = "over the files listed: a record of tiny@v1 was edited, lost or merged wrongly"
 

@@ -40,6 +40,6 @@ def registry() -> Iterator[FakeRegistry]:
 
 
 def _steers_a_client(name: str) -> bool:
-    return name.startswith(
-        ("BAKE_REGISTRY_BACKOFF", "BAKE_PLAIN_HTTP", "SSL_CERT", "REQUESTS_CA")
-    ) or name.upper().endswith("_PROXY")
+    return name.startswith(("BAKE_REGISTRY_", "BAKE_PLAIN_HTTP", "SSL_CERT", "REQUESTS_CA")) or name.upper().endswith(
+        "_PROXY"
+    )

@@ -143,7 +143,10 @@ def test_a_blob_that_the_registry_will_not_take_is_refused_before_a_byte_is_sent
             f"{registry.host}/{NAME}: 1 layer too large for GHCR:\n"
             f"  {BLOB.digest}: 2.5 MB, and GHCR takes at most 2.0 MB a layer"
         ),
-        "split the model into smaller shards, or push to another registry",
+        (
+            "split the model into smaller shards; or push to another registry; if this one takes more: "
+            "--registry-profile layer=SIZE"
+        ),
     )
     assert registry.lines() == []
 

@@ -210,6 +210,9 @@ def test_a_layer_that_is_too_large_is_told_by_its_name_before_it_is_read(registr
     assert fault_of(caught.value) == (
         OutputError,
         f"{registry.host}/{NAME}: 1 layer too large for GHCR:\n  {WHAT}: 2.5 MB, and GHCR takes at most 1.0 MB a layer",
-        "split the model into smaller shards, or push to another registry",
+        (
+            "split the model into smaller shards; or push to another registry; if this one takes more: "
+            "--registry-profile layer=SIZE"
+        ),
     )
     assert (source.offsets, registry.lines()) == ([], [])

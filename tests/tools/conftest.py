@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.needs import without
+from tests.needs import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,11 +16,10 @@ if TYPE_CHECKING:
 
 
 def _tool(name: str) -> Tool:
-    if shutil.which(name) is None:
-        without(f"{name} is not on the PATH", required="TOOLS")
+    path = program(name)
 
     def run(*arguments: object) -> str:
-        done = subprocess.run([name, *map(str, arguments)], capture_output=True, text=True, check=False)
+        done = subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -115,6 +115,7 @@ class Census:
         self._command = [sys.executable, "-m", "bake.entrypoint.cluster.nodes", ray_address]
         self._environ = _with_this_package(environ)
         self._lines: deque[str] = deque(maxlen=_KEPT)
+        self._before: tuple[str, ...] = ()
         self._piped: Piped | None = None
         self._ended = 0.0
         self.nodes: tuple[Node, ...] = ()
@@ -124,6 +125,7 @@ class Census:
         if self._piped is not None and self._piped.program.code is not None:
             self.stop()
         if self._piped is None and time.monotonic() >= self._ended + _AGAIN:
+            self._before = tuple(self._lines)
             self._lines.clear()
             self._piped = Piped(self._watch, self._command, self._environ, on_line=self._take)
 
@@ -134,8 +136,9 @@ class Census:
             self._ended = time.monotonic()
 
     def tell_end(self, tell: Tell) -> None:
-        """Tell what the asking program said last, which is why there is no answer."""
-        for line in self._lines:
+        """Tell why there is no answer: what the program said that asked last, or the one before while it still asks."""
+        asks = self._piped is not None and self._piped.program.code is None
+        for line in self._before if asks and self._before else self._lines:
             tell(f"ray: {printable(line)}")
 
     def _take(self, line: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bake.entrypoint.machine.bounds import cores, limit, memory, ray_cpus
+from bake.entrypoint.machine.bounds import limit, memory, ray_cpus
 from bake.entrypoint.machine.gpu import Gpu
 from bake.entrypoint.machine.seen import see
 
@@ -23,17 +23,16 @@ _SHM = Path("/dev/shm")  # noqa: S108 - the file system itself, in which nothing
 class Machine:
     """Sizes are bytes; None where something cannot be known here, or has no limit (`memlock`, `nofile`).
 
-    `cores` and `memory` are what the container may use: its cgroup's limits where it has them. `ray_cpus` is what Ray
-    counts by itself, which is not the same. `driver` is the GPU driver's version, `cuda` the newest CUDA that this
-    driver runs. `gpu_note` says, where no GPU is seen, where it was looked for. `memlock` is the soft limit; `nofile`
-    the hard one, to which Ray raises its own (up to 65,536).
+    `memory` is what the container may use: its cgroup's limit where it has one. `ray_cpus` is what Ray counts by
+    itself. `driver` is the GPU driver's version, `cuda` the newest CUDA that this driver runs.
+    `gpu_note` says, where no GPU is seen, where it was looked for. `memlock` is the soft limit; `nofile` the hard one,
+    to which Ray raises its own (up to 65,536).
     """
 
     gpus: tuple[Gpu, ...] = ()
     driver: str | None = None
     cuda: tuple[int, int] | None = None
     gpu_note: str = ""
-    cores: float = 1
     ray_cpus: int | None = None
     memory: int | None = None
     shm: int | None = None
@@ -43,7 +42,7 @@ class Machine:
 
 
 def look(environ: Mapping[str, str]) -> Machine:
-    """Ask the driver, the cgroups and the kernel. Never raises, and waits no more than some seconds for a sick GPU."""
+    """Ask the driver, the cgroups and the kernel. Never raises, and waits no more than a minute for a sick GPU."""
     seen = see(environ)
     shm, shm_free = _space(_SHM)
     return Machine(
@@ -51,7 +50,6 @@ def look(environ: Mapping[str, str]) -> Machine:
         driver=seen.driver,
         cuda=seen.cuda,
         gpu_note=seen.note,
-        cores=cores(),
         ray_cpus=ray_cpus(environ),
         memory=memory(),
         shm=shm,

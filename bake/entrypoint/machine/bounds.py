@@ -1,11 +1,10 @@
-"""Bounds: cores, memory and open files that this container may use, by its cgroups and by the kernel.
+"""Bounds: CPUs, memory and open files that this container may use, by its cgroups and by the kernel.
 
 The files: https://docs.kernel.org/admin-guide/cgroup-v2.html and …/cgroup-v1/. A limit of any group above counts too.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import resource
 from pathlib import Path
@@ -16,12 +15,6 @@ if TYPE_CHECKING:
 
 _NO_LIMIT = 1 << 60
 """cgroup v1 writes "no limit" as the largest multiple of a page below 2^63."""
-
-
-def cores() -> float:
-    """What may run at a time: the cgroup's quota, or the cores that the process may be put on."""
-    allowed = float(len(os.sched_getaffinity(0)))
-    return min(allowed, quota() or math.inf)
 
 
 def ray_cpus(environ: Mapping[str, str], *, root: Path = Path("/")) -> int:
@@ -37,11 +30,6 @@ def ray_cpus(environ: Mapping[str, str], *, root: Path = Path("/")) -> int:
     return int(min(counts, default=everything))
 
 
-def quota(*, root: Path = Path("/")) -> float | None:
-    """Cores, as 2.5; None without a limit."""
-    return min(_quotas(root), default=None)
-
-
 def memory(*, root: Path = Path("/")) -> int | None:
     """Bytes: the tightest of the cgroup's limits and what the machine has."""
     groups = root / "sys/fs/cgroup"
@@ -54,15 +42,6 @@ def limit(name: str, *, soft: bool) -> int | None:
     """A resource limit of this process, None where there is none."""
     value = resource.getrlimit(getattr(resource, name))[0 if soft else 1]
     return None if value == resource.RLIM_INFINITY else value
-
-
-def _quotas(root: Path) -> Iterator[float]:
-    groups = root / "sys/fs/cgroup"
-    for file in _files(root, "", "cpu.max"):
-        yield from _share(_read(groups / file).split())
-    for controller in ("cpu", "cpu,cpuacct"):
-        for file in _files(root, controller, "cpu.cfs_quota_us"):
-            yield from _period_share(groups / file)
 
 
 def _period_share(file: Path) -> Iterator[float]:

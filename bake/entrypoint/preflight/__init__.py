@@ -8,7 +8,9 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from bake.entrypoint.preflight.adapter import check_adapter
 from bake.entrypoint.preflight.batches import check_batches
+from bake.entrypoint.preflight.choices import check_choices
 from bake.entrypoint.preflight.cpus import check_cpus
 from bake.entrypoint.preflight.disk import check_disk
 from bake.entrypoint.preflight.driver import check_driver
@@ -20,6 +22,7 @@ from bake.entrypoint.preflight.loggers import check_loggers
 from bake.entrypoint.preflight.memory import check_memory
 from bake.entrypoint.preflight.packages import check_packages
 from bake.entrypoint.preflight.ray_start import check_ray
+from bake.entrypoint.preflight.resume import check_resume
 from bake.entrypoint.preflight.shm import check_shm
 from bake.errors import UsageError
 
@@ -34,12 +37,15 @@ CHECKS: Mapping[str, Callable[[Situation], Iterable[Finding]]] = {
     "driver": check_driver,
     "verl": check_packages,
     "flash-attn": check_flash,
+    "choices": check_choices,
+    "lora": check_adapter,
     "batches": check_batches,
     "memory": check_memory,
     "cpus": check_cpus,
     "shm": check_shm,
     "limits": check_limits,
     "disk": check_disk,
+    "resume": check_resume,
     "folders": check_folders,
     "ray": check_ray,
     "wandb": check_loggers,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
+from bake.entrypoint.preflight.torch_build import is_for_amd
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -150,17 +152,30 @@ def trains_apart(settings: Settings) -> bool:
 
 
 def on_cuda(situation: Situation) -> bool:
-    """Plain verl on NVIDIA GPUs: no other device is asked for, and no module replaces verl's platform or engines."""
+    """Plain verl on NVIDIA GPUs: no other device is asked for, and PyTorch is not built for AMD's.
+
+    A module of one's own (VERL_USE_EXTERNAL_MODULES) may bring a platform, or rewards alone: where GPUs are, it is
+    taken to leave them to verl.
+    """
     environ = situation.environ
-    replaced = environ.get("VERL_USE_EXTERNAL_MODULES")
-    platform = environ.get("VERL_PLATFORM", "").strip().lower()
-    device = situation.settings.get("trainer.device")
-    return device in (None, "cuda") and not replaced and platform in ("", "nvidia", "cuda")
+    platform, engine = (environ.get(name, "").strip().lower() for name in ("VERL_PLATFORM", "VERL_ENGINE_DEVICE"))
+    if situation.settings.get("trainer.device") not in (None, "cuda"):
+        return False
+    if platform not in ("", "nvidia", "cuda") or engine not in ("", "cuda"):
+        return False
+    if environ.get("VERL_USE_EXTERNAL_MODULES") and not situation.machine.gpus:
+        return False
+    return not is_for_amd()
 
 
 def joins_cluster(situation: Situation) -> bool:
     """Ray runs already, here or elsewhere, so that this machine alone says nothing about what Ray has."""
     return situation.environ.get("RAY_ADDRESS", "") not in ("", "local")
+
+
+def joins_other_cluster(situation: Situation) -> bool:
+    """The cluster is none that ray-head starts: somebody else's, whose GPUs may all be on other nodes than this one."""
+    return joins_cluster(situation) and not situation.is_head
 
 
 def ray_option(settings: Settings, name: str) -> Any:

@@ -47,15 +47,16 @@ def check_cpus(situation: Situation) -> Iterator[Finding]:
     if counts is None or needed <= counts:
         return
     key = "ray_kwargs.ray_init.num_cpus" if settings.has("ray_kwargs") else "ray_init.num_cpus"
-    fewer = f", or {_UNITS}=1" if uses_queue(situation) else ""
+    units = sum(each.cpus for each in reserved if _UNITS in each.thing)
+    fewer = f"; or {_UNITS}=1" if units > 1 and needed - units + 1 <= counts else ""
+    more = "" if given is not None else f"; or docker run --cpus={needed}, on a machine that has them"
     yield Finding(
         check="cpus",
         severity="error",
         what=f"Ray has {counted(counts, 'CPU')}{' (num_cpus)' if given is not None else ' here'}, and verl reserves "
         f"{needed}: {'; '.join(f'{each.cpus} for {each.thing}' for each in reserved)}",
         why="verl waits for the missing ones for ever, without a word, soon after it has printed its configuration",
-        todo=f"{key}={needed}, which raises what Ray counts (these processes mostly wait){fewer}; "
-        f"or docker run --cpus={needed}",
+        todo=f"{key}={needed}, which raises what Ray counts (these processes mostly wait){fewer}{more}",
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _FOLDER = "trainer.default_local_dir"
 _FEW = 3
+_CONTENTS = f"{SECTIONS['actor']}.checkpoint.save_contents"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ def check_disk(situation: Situation) -> Iterator[Finding]:
     if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
         yield _not_writable(current_folder() / folder, there)
         return
-    yield from _room_findings(folder, there, checkpoint(situation))
+    yield from _room_findings(situation, folder=folder, there=there)
     if is_container_layer(there):
         yield _lost(folder)
 
@@ -91,7 +92,9 @@ def _kept(settings: Settings) -> int | None:
     return None if keep is None else max(keep, 2)
 
 
-def _room_findings(folder: str, there: Path, saved: Checkpoint | None) -> Iterator[Finding]:
+def _room_findings(situation: Situation, *, folder: str, there: Path) -> Iterator[Finding]:
+    """No error where only the entrypoint decided that checkpoints are saved at all."""
+    saved = checkpoint(situation)
     try:
         total, _, free = shutil.disk_usage(there)
     except OSError:
@@ -104,13 +107,13 @@ def _room_findings(folder: str, there: Path, saved: Checkpoint | None) -> Iterat
     kept = f"{saved.keep} are kept at a time" if saved.keep else "all are kept (trainer.max_actor_ckpt_to_keep=null)"
     yield Finding(
         check="disk",
-        severity="warning" if room else "error",
+        severity="warning" if room or "trainer.save_freq" not in situation.settings.given else "error",
         what=f"{folder} has room for {counted(room, 'checkpoint')}: {size(free)} free, one takes about "
         f"{size(saved.size)}, and {kept}",
         why="verl stops while it saves, and leaves half a checkpoint: No space left on device",
         todo=f"mount a volume of at least {size(saved.size * wanted * 1.1)} there"
         + ("" if saved.keep == 2 else "; trainer.max_actor_ckpt_to_keep=1 trainer.max_critic_ckpt_to_keep=1 keeps one")
-        + "; or trainer.save_freq=-1, which saves none",
+        + f"; or {_CONTENTS}=[model], without the optimizer; or trainer.save_freq=-1, which saves none",
     )
 
 

@@ -6,13 +6,12 @@ Nothing is imported: torch/version.py is read as text. Whatever neither it nor t
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bake.entrypoint.finding import Finding
 from bake.entrypoint.preflight.asked import on_cuda
 from bake.entrypoint.preflight.flash import needs_flash
+from bake.entrypoint.preflight.torch_build import torch_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +37,7 @@ _COMPATIBILITY = "usr/local/cuda/compat/libcuda.so.1"
 def check_driver(situation: Situation) -> Iterator[Finding]:
     if not on_cuda(situation):
         return
-    text = _torch_version()
+    text = torch_version()
     needed = _built_for(text) or _stated(situation.environ)
     if _WITHOUT.search(text) and situation.machine.gpus:
         yield _cpu_only()
@@ -60,17 +59,6 @@ def _stated(environ: Mapping[str, str]) -> tuple[int, int] | None:
 
 def _pair(found: re.Match[str] | None) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
-
-
-def _torch_version() -> str:
-    """The text of torch/version.py, empty without one."""
-    spec = find_spec("torch")
-    if spec is None or spec.origin is None:
-        return ""
-    try:
-        return Path(spec.origin).with_name("version.py").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _cpu_only() -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,17 +32,26 @@ def check_folders(situation: Situation) -> Iterator[Finding]:
 
 
 def _home(situation: Situation) -> Iterator[Finding]:
-    """A HOME that is not there yet may still be made."""
-    home = situation.environ.get("HOME", "")
+    """A HOME that is not there yet may still be made. Without the variable, programs ask the system for the user's."""
+    home = situation.environ.get("HOME") or _home_of_user()
     if home and _writable(existing(Path(home))):
         return
     yield Finding(
         check="folders",
         severity="error" if on_cuda(situation) else "warning",
-        what=f"HOME={home} is no folder that user {os.getuid()} may write to" if home else "HOME is not set",
+        what=f"HOME={home} is no folder that user {os.getuid()} may write to"
+        if home
+        else f"HOME is not set, and user {os.getuid()} has no home folder",
         why="Triton, vLLM, wandb and Ray keep caches, settings and keys there, and die of Permission denied",
         todo="docker run -e HOME=/tmp, or mount a folder there; with --user, one that this user owns",
     )
+
+
+def _home_of_user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # docker run --user with a number that /etc/passwd does not have
+        return ""
 
 
 def _current() -> Iterator[Finding]:

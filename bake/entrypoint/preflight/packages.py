@@ -10,8 +10,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from bake.entrypoint.finding import Finding
+from bake.entrypoint.installed import version_of
 from bake.entrypoint.launch.installed import find_verl
-from bake.entrypoint.preflight.asked import strategy, uses_critic, uses_queue
+from bake.entrypoint.preflight.asked import SECTIONS, Role, strategy, uses_critic, uses_queue
 from bake.entrypoint.preflight.rollout import ENGINES
 from bake.errors import ImageError
 
@@ -25,7 +26,10 @@ _OLDEST, _NEWEST = (0, 5), (0, 9)
 _UNDECLARED = ("cachetools", "fastapi", "uvicorn")
 """Imported by the agent loop or the rollout in 0.5.0 to 0.9.1, and declared by none (workers/rollout/utils.py)."""
 
-_NAMES = {"transfer_queue": "TransferQueue>=0.1.10", "megatron.core": "megatron-core", "mbridge": "mbridge"}
+_QUEUE = "TransferQueue>=0.1.10"
+"""What verl 0.9.1 asks for in its extra verl-core."""
+
+_NAMES = {"transfer_queue": _QUEUE, "megatron.core": "megatron-core", "megatron.bridge": "megatron-bridge"}
 """What to give pip, where the import has another name."""
 
 
@@ -52,6 +56,8 @@ def check_packages(situation: Situation) -> Iterator[Finding]:
             why=f"verl starts Ray and dies: No module named {missing[0].package!r}",
             todo=f"name them in the base's wheels in models.lock, or build on a base that has them; pip: {names}",
         )
+    if uses_queue(situation):
+        yield from _queue()
     yield from _transformers()
 
 
@@ -65,8 +71,23 @@ def needs(situation: Situation) -> Iterator[Need]:
     rollout = settings.get("actor_rollout_ref.rollout.name")
     if isinstance(rollout, str) and rollout in ENGINES:
         yield Need(package=rollout, why=f"for actor_rollout_ref.rollout.name={rollout}")
-    if strategy(settings) == "megatron" or (uses_critic(settings) and strategy(settings, "critic") == "megatron"):
+    roles: tuple[Role, ...] = ("actor", "critic") if uses_critic(settings) else ("actor",)
+    megatron = [role for role in roles if strategy(settings, role) == "megatron"]
+    if megatron:
         yield Need(package="megatron.core", why="for strategy=megatron")
+    yield from dict.fromkeys(need for role in megatron for need in _bridges(situation, role))
+
+
+def _bridges(situation: Situation, role: Role) -> Iterator[Need]:
+    """Between Hugging Face's weights and Megatron's: models/mcore/mbridge.py, or bridge.py (since 0.7; read to 0.9)."""
+    section = f"{SECTIONS[role]}.megatron"
+    if not situation.settings.flag(f"{section}.use_mbridge"):
+        return
+    vanilla = situation.settings.get(f"{section}.vanilla_mbridge")
+    if vanilla is False:
+        yield Need(package="megatron.bridge", why="for megatron.vanilla_mbridge=False")
+    elif vanilla is True or not situation.settings.has(f"{section}.vanilla_mbridge"):
+        yield Need(package="mbridge", why="for megatron.use_mbridge=True")
 
 
 def _serves(situation: Situation) -> bool:
@@ -97,6 +118,18 @@ def _release(release: tuple[int, int] | None) -> Iterator[Finding]:
         why="rules that changed with its releases are not checked, or as in the newest that is known",
         todo=todo,
     )
+
+
+def _queue() -> Iterator[Finding]:
+    found = version_of("TransferQueue")
+    if found is not None and not satisfies(found, _QUEUE):
+        yield Finding(
+            check="verl",
+            severity="warning",
+            what=f"TransferQueue {found} is installed, and verl asks for {_QUEUE}",
+            why="verl's trainer keeps its samples there, and may call what an older one lacks",
+            todo=f"pip install '{_QUEUE}', in the base or as a wheel in models.lock",
+        )
 
 
 def _transformers() -> Iterator[Finding]:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """`release` is the installed verl's, as (0, 9); None where it does not say. `nodes` is trainer.nnodes.
-
-    `root` is where the models' absolute paths begin: `/` in an image.
+    """`release` is the installed verl's, as (0, 9); None where it does not say. `is_head`: `ray-head`
+    starts Ray on this node, which trains as every other does. `root` is where the models' absolute paths begin: `/` in
+    an image.
     """
 
     settings: Settings
@@ -26,6 +26,7 @@ class Situation:
     machine: Machine
     environ: Mapping[str, str]
     release: tuple[int, int] | None
+    is_head: bool = False
     root: Path = Path("/")
 
     def model(self, role: str) -> RecordedModel | None:

@@ -145,6 +145,7 @@ def check(options: Options, *, write: bool, cluster: bool = False) -> tuple[Laun
         machine=machine,
         environ=launch.environ,
         release=launch.release,
+        is_head=cluster,
     )
     if launch.inspects:
         return launch, situation

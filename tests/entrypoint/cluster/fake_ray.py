@@ -1,6 +1,6 @@
 """A package `ray` that speaks Ray's part: `ray start --block`, `ray.init` and `ray.nodes()`, and no more.
 
-It answers while a file `nodes.json` lies beside it, and holds its port as Ray's head does.
+It answers once it was started, as Ray does, and while a file `nodes.json` lies beside it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import json
 from pathlib import Path
 
 _NODES = Path(__file__).parents[1] / "nodes.json"
+_STARTED = _NODES.with_name("words.txt")
 
 
 def init(address, **_):
-    if not _NODES.exists():
+    if not (_STARTED.exists() and _NODES.exists()):
         raise ConnectionError(f"no Ray at {address}")
 
 
@@ -32,7 +33,9 @@ import sys
 import time
 from pathlib import Path
 
-Path(__file__).parents[2].joinpath("words.txt").write_text(" ".join(sys.argv[1:]))
+words = Path(__file__).parents[2] / "words.new"
+words.write_text(" ".join(sys.argv[1:]))
+words.rename(words.with_name("words.txt"))
 print("fake Ray starts", flush=True)
 time.sleep(600)
 """

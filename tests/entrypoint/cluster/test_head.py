@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bake.entrypoint.cluster.ports import refuse_taken
-from bake.entrypoint.cluster.ray_node import Node
+from bake.entrypoint.cluster.ray_node import Census, Node
 from bake.entrypoint.cluster.strength import refuse_weak
+from bake.entrypoint.process import Watch
 from bake.errors import ClusterError
 from tests.entrypoint.cluster.fake_ray import fake_node, fake_ray
 from tests.entrypoint.cluster.meet import HERE, RIGHT, ROOT, ended, free_port, node
+from tests.entrypoint.files import write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,18 +103,55 @@ def test_a_port_that_is_free_stays_free() -> None:
 def test_a_head_whose_ray_never_answers_tells_what_ray_said_and_of_no_firewall(tmp_path: Path) -> None:
     port = free_port()
 
-    code, told = run(fake_ray(tmp_path), port, "--timeout=4")
+    code, told = run(fake_ray(tmp_path), port, "--timeout=10")
 
     assert (code, told[:2], told[-3:]) == (
         13,
         started(port),
         [
             "ray: fake Ray starts",
-            "error: Ray on the head does not answer, after 4 s",
+            "error: Ray on the head does not answer, after 10 s",
             "hint: the lines of Ray's own above say why; BAKE_CLUSTER_TIMEOUT gives it more seconds",
         ],
     )
     assert f"ray: ConnectionError: no Ray at 127.0.0.1:{port}" in told
+
+
+_FAILS_ONCE = """
+import time
+from pathlib import Path
+
+def init(address, **_):
+    for name in ("first", "second"):
+        if not (file := Path(__file__).with_name(name)).exists():
+            file.touch()
+            break
+    if name == "first":
+        raise ConnectionError(f"no Ray at {address}")
+    time.sleep(600)
+"""
+
+
+def ask_until(census: Census, watch: Watch, file: Path) -> None:
+    """Ask as a head does while it waits, until that file is there; for a minute."""
+    deadline = time.monotonic() + 60
+    while not file.exists():
+        assert time.monotonic() < deadline, f"no {file}"
+        census.ask()
+        watch.turn(0.1)
+
+
+def test_what_ray_said_is_told_although_it_is_being_asked_again(tmp_path: Path) -> None:
+    write(tmp_path, {"ray/__init__.py": _FAILS_ONCE.encode()})
+    told: list[str] = []
+
+    with Watch() as watch:
+        census = Census(watch, ray_address="127.0.0.1:1", environ={**os.environ, "PYTHONPATH": str(tmp_path)})
+        ask_until(census, watch, tmp_path / "ray/second")
+        census.tell_end(told.append)
+        census.stop()
+
+    assert told[-1] == "ray: ConnectionError: no Ray at 127.0.0.1:1"
 
 
 def test_a_node_that_does_not_come_to_ray_is_a_question_of_the_firewall(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from threading import Timer
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,6 +28,24 @@ from tests.entrypoint.cluster.meet import (
     reporting,
     rest_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def leave_when_refused(connection: socket.socket) -> Notice:
+    """What a worker does once it is refused; and the refusal."""
+    with connection.makefile("rb") as lines:
+        refusal = next(notice for notice in map(Notice.parse, lines) if notice.say == "refused")
+    connection.shutdown(socket.SHUT_WR)
+    return refusal
+
+
+def send_slowly(connection: socket.socket, pieces: Iterable[bytes]) -> None:
+    """One after the other, so that the other side finds them apart."""
+    for piece in pieces:
+        connection.sendall(piece)
+        time.sleep(0.05)
 
 
 def test_the_roll_is_complete_once_every_worker_has_reported() -> None:
@@ -75,16 +95,15 @@ def test_a_faulty_node_is_told_what_differs_and_the_others_who_is_at_fault() -> 
         reporting(it.port, report("w1", digest=WRONG)) as faulty,
         reporting(it.port, report("w2"), source="127.0.0.2") as well,
     ):
-        Timer(1, well.shutdown, [socket.SHUT_WR]).start()  # a worker leaves once it is refused
-        with pytest.raises(ClusterError), it.roll.explained():
-            it.roll.gather(60)
+        with ThreadPoolExecutor() as threads:
+            heard = threads.submit(leave_when_refused, well)
+            with pytest.raises(ClusterError), it.roll.explained():
+                it.roll.gather(60)
 
         assert Notice.parse(rest_of(faulty).splitlines()[-1]) == Notice(
             say="refused", text=(f"tiny@v1 is {WRONG} (expected {RIGHT})",)
         )
-        assert Notice.parse(well.recv(65536).splitlines()[-1]) == Notice(
-            say="refused", text=("at fault, of 3 nodes: w1 (127.0.0.1)",)
-        )
+        assert heard.result() == Notice(say="refused", text=("at fault, of 3 nodes: w1 (127.0.0.1)",))
 
 
 def test_a_faulty_node_is_told_although_others_never_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,8 +210,10 @@ def test_an_address_that_is_translated_on_the_way_is_told() -> None:
 
 
 def test_too_few_workers_in_time_names_those_that_came() -> None:
-    with head(nodes=4) as it, reporting(it.port, report("w1")), pytest.raises(ClusterError) as caught:
-        it.roll.gather(0.2)
+    with head(nodes=4) as it, reporting(it.port, report("w1")):
+        it.listen(until="w1 (127.0.0.1) is here")
+        with pytest.raises(ClusterError) as caught:
+            it.roll.gather(0.2)
 
     assert caught.value.message == "expected 3 workers, and 1 came within 0.2 s: w1 (127.0.0.1)"
     assert caught.value.hint == (
@@ -202,10 +223,12 @@ def test_too_few_workers_in_time_names_those_that_came() -> None:
 
 
 def test_head_and_workers_are_reminded_of_whom_they_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollcall, "_REMIND", 0.2)
+    monkeypatch.setattr(rollcall, "_REMIND", 0)  # at every turn
 
-    with head(nodes=3) as it, reporting(it.port, report("w1")), pytest.raises(ClusterError):
-        it.roll.gather(0.3)
+    with head(nodes=3) as it, reporting(it.port, report("w1")):
+        it.listen(until="w1 (127.0.0.1) is here")
+        with pytest.raises(ClusterError):
+            it.roll.gather(0.1)
 
     assert it.told[-1] == "cluster: still waiting: 1 of 2 workers came so far: w1 (127.0.0.1)"
 
@@ -255,10 +278,10 @@ def test_a_report_that_comes_in_pieces_is_one_report() -> None:
         line = (
             b'{"protocol": 1, "host": "w1", "bake": "1", "models": [], "faults": [], "software": [], "address": ""}\n'
         )
-        pieces = [Timer(0.1 * at, slow.sendall, [line[20 * at : 20 * at + 20]]) for at in range(6)]
-        for piece in pieces:
-            piece.start()
-        it.listen(until="w1 (127.0.0.1) is here")
+        with ThreadPoolExecutor() as threads:
+            sent = threads.submit(send_slowly, slow, [line[at : at + 20] for at in range(0, len(line), 20)])
+            it.listen(until="w1 (127.0.0.1) is here")
+        sent.result()
 
     assert it.told == ["cluster: w1 (127.0.0.1) is here, and at fault: 1 of 1 worker"]
 

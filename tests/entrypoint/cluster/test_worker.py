@@ -115,13 +115,15 @@ def test_a_broken_worker_without_a_head_still_ends_with_10() -> None:
 def test_a_service_that_is_no_head_is_told_apart() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with node(*words(port), "--timeout=1") as worker:
+        with node(*words(port)) as worker:
             connection, _ = server.accept()
             with connection:
                 connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
                 told = next_line(worker)
 
-    assert told == (f"cluster: no head at 127.0.0.1:{port} yet (no JSON: b'SSH-2.0-OpenSSH_9.2\\r'): trying on for 1 s")
+    assert told == (
+        f"cluster: no head at 127.0.0.1:{port} yet (no JSON: b'SSH-2.0-OpenSSH_9.2\\r'): trying on for 600 s"
+    )
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -15), (signal.SIGINT, 130)])

@@ -101,7 +101,7 @@ def test_a_tsv_file_is_parted_by_tabs(tmp_path: Path) -> None:
             "is a git-lfs pointer, not the data: run `git lfs pull` where it comes from",
         ),
         (b"<!DOCTYPE html>", "is a page of HTML or XML, as a server sends when it refuses a download"),
-        (gzip.compress(b"x"), "is compressed with gzip: decompress it first"),
+        (gzip.compress(b"x", mtime=0), "is compressed with gzip: decompress it first"),
         (b"PK\x03\x04rest", "is a zip archive: unpack it first"),
         (b"hello world", "is no parquet, Arrow, JSON or CSV file: it begins with b'hello wo'"),
     ],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bake.entrypoint.machine.bounds import cores, limit, memory, quota, ray_cpus
+from bake.entrypoint.machine.bounds import limit, memory, ray_cpus
 from tests.entrypoint.files import write
 
 if TYPE_CHECKING:
@@ -14,59 +14,6 @@ if TYPE_CHECKING:
 
 MEMINFO = b"MemTotal:       1048576 kB\nMemFree:  1 kB\n"
 GIB = 1 << 30
-
-
-def test_a_quota_of_cgroup_v2_is_in_cores(tmp_path: Path) -> None:
-    write(tmp_path, {"sys/fs/cgroup/cpu.max": b"250000 100000\n", "proc/self/cgroup": b"0::/\n"})
-
-    assert quota(root=tmp_path) == 2.5
-
-
-@pytest.mark.parametrize("content", [b"max 100000\n", b"", b"x y z\n", b"100 0\n", b"1\n", b"9" * 5000 + b" 1\n"])
-def test_without_a_quota_there_is_no_limit(tmp_path: Path, content: bytes) -> None:
-    write(tmp_path, {"sys/fs/cgroup/cpu.max": content})
-
-    assert quota(root=tmp_path) is None
-
-
-def test_a_quota_of_cgroup_v1_is_in_cores(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": b"400000\n",
-            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": b"100000\n",
-            "proc/self/cgroup": b"4:cpu,cpuacct:/docker/abc\n",
-        },
-    )
-
-    assert quota(root=tmp_path) == 4.0
-
-
-def test_no_quota_in_cgroup_v1_is_minus_one(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": b"-1\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us": b"100000\n"},
-    )
-
-    assert quota(root=tmp_path) is None
-
-
-def test_the_tightest_quota_of_the_groups_above_counts(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            "sys/fs/cgroup/pod/container/cpu.max": b"800000 100000\n",
-            "sys/fs/cgroup/pod/cpu.max": b"300000 100000\n",
-            "sys/fs/cgroup/cpu.max": b"max 100000\n",
-            "proc/self/cgroup": b"0::/pod/container\n",
-        },
-    )
-
-    assert quota(root=tmp_path) == 3.0
-
-
-def test_cores_are_those_that_the_process_may_be_put_on() -> None:
-    assert 0 < cores() <= len(os.sched_getaffinity(0))
 
 
 def test_memory_is_the_limit_of_cgroup_v2(tmp_path: Path) -> None:

@@ -33,9 +33,12 @@ def verl(folder: Path, release: str = "0.9.1", *, requires: str = "") -> Path:
     )
 
 
-def distribution(folder: Path, name: str, version: str) -> Path:
+def distribution(folder: Path, name: str, version: str, *, plugin: str = "") -> Path:
+    """A package's metadata; `plugin` is a group of entry points in which it has one."""
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    return write(folder, {f"{name}-{version}.dist-info/METADATA": metadata.encode()})
+    points = f"[{plugin}]\n{name} = {name}\n" if plugin else ""
+    files = {"METADATA": metadata.encode(), "entry_points.txt": points.encode()}
+    return write(folder, {f"{name}-{version}.dist-info/{file}": content for file, content in files.items()})
 
 
 def install(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -44,6 +44,7 @@ def situation(
     release: tuple[int, int] | None = (0, 9),
     root: Path = Path("/nowhere"),
     given: frozenset[str] = frozenset(),
+    is_head: bool = False,
 ) -> Situation:
     return Situation(
         settings=Settings(nested(settings or {}), given),
@@ -51,6 +52,7 @@ def situation(
         machine=machine or Machine(),
         environ=environ or {},
         release=release,
+        is_head=is_head,
         root=root,
     )
 

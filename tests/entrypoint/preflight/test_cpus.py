@@ -36,9 +36,24 @@ def test_too_few_are_an_error_that_says_what_they_are_for() -> None:
             what="Ray has 2 CPUs here, and verl reserves 12: 1 for TransferQueue's controller; 8 for its storage "
             f"({UNITS}); 3 for workers (3 a GPU)",
             why="verl waits for the missing ones for ever, without a word, soon after it has printed its configuration",
-            todo="ray_kwargs.ray_init.num_cpus=12, which raises what Ray counts (these processes mostly wait), or "
-            f"{UNITS}=1; or docker run --cpus=12",
+            todo="ray_kwargs.ray_init.num_cpus=12, which raises what Ray counts (these processes mostly wait); or "
+            "docker run --cpus=12, on a machine that has them",
         )
+    ]
+
+
+def test_fewer_storage_units_are_named_where_they_suffice() -> None:
+    assert [finding.todo for finding in found({}, 5)] == [
+        (
+            "ray_kwargs.ray_init.num_cpus=12, which raises what Ray counts (these processes mostly wait); or "
+            f"{UNITS}=1; or docker run --cpus=12, on a machine that has them"
+        )
+    ]
+
+
+def test_more_cpus_do_not_help_where_ray_is_told_how_many_there_are() -> None:
+    assert [finding.todo for finding in found({"ray_kwargs.ray_init.num_cpus": 4}, 64)] == [
+        "ray_kwargs.ray_init.num_cpus=12, which raises what Ray counts (these processes mostly wait)"
     ]
 
 

@@ -30,10 +30,13 @@ class Usage(NamedTuple):
     free: int
 
 
-def found(root: Path, settings: Mapping[str, Any]) -> list[Finding]:
+GIVEN = frozenset({"trainer.save_freq"})
+
+
+def found(root: Path, settings: Mapping[str, Any], *, given: frozenset[str] = GIVEN) -> list[Finding]:
     model = bake(root, LLAMA_8B, llama_tensors())
     tree = {**FSDP, "trainer.default_local_dir": str(root / "out/ckpt"), "trainer.save_freq": 10, **settings}
-    return list(check_disk(situation(tree, models=(model,), root=root)))
+    return list(check_disk(situation(tree, models=(model,), root=root, given=given)))
 
 
 def free(monkeypatch: pytest.MonkeyPatch, amount: int) -> None:
@@ -73,7 +76,8 @@ def test_no_room_for_one_checkpoint_is_an_error(tmp_path: Path, monkeypatch: pyt
             "all are kept (trainer.max_actor_ckpt_to_keep=null)",
             why="verl stops while it saves, and leaves half a checkpoint: No space left on device",
             todo="mount a volume of at least 296.2 GiB there; trainer.max_actor_ckpt_to_keep=1 "
-            "trainer.max_critic_ckpt_to_keep=1 keeps one; or trainer.save_freq=-1, which saves none",
+            f"trainer.max_critic_ckpt_to_keep=1 keeps one; or {ACTOR}.checkpoint.save_contents=[model], without the "
+            "optimizer; or trainer.save_freq=-1, which saves none",
         )
     ]
 
@@ -84,8 +88,20 @@ def test_room_for_one_and_no_more_is_a_warning(tmp_path: Path, monkeypatch: pyte
     findings = found(tmp_path, {"trainer.max_actor_ckpt_to_keep": 1})
 
     assert [(finding.severity, finding.todo) for finding in findings] == [
-        ("warning", "mount a volume of at least 197.4 GiB there; or trainer.save_freq=-1, which saves none")
+        (
+            "warning",
+            (
+                f"mount a volume of at least 197.4 GiB there; or {ACTOR}.checkpoint.save_contents=[model], without the "
+                "optimizer; or trainer.save_freq=-1, which saves none"
+            ),
+        )
     ]
+
+
+def test_checkpoints_that_nobody_asked_for_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 50 << 30)
+
+    assert [finding.severity for finding in found(tmp_path, {}, given=frozenset())] == ["warning"]
 
 
 def test_a_file_system_that_does_not_tell_its_size_says_nothing(

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from bake.entrypoint.finding import Finding
 from bake.entrypoint.machine import Machine
+from bake.entrypoint.preflight.asked import on_cuda
 from bake.entrypoint.preflight.driver import check_driver
 from tests.entrypoint.files import write
 from tests.entrypoint.preflight.image import install
@@ -90,6 +91,12 @@ def test_a_pytorch_for_amd_is_not_one_without_a_gpu(tmp_path: Path, monkeypatch:
     torch(tmp_path, monkeypatch, "cuda: Optional[str] = None", "hip: Optional[str] = '6.4'")
 
     assert found(H100) == []
+
+
+def test_an_image_for_amd_is_given_no_advice_on_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch(tmp_path, monkeypatch, "cuda: Optional[str] = None", "hip: Optional[str] = '6.4'")
+
+    assert on_cuda(situation()) is False
 
 
 def test_a_gpu_that_is_newer_than_the_image_s_cuda_is_an_error() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,14 +52,24 @@ def test_a_home_that_is_no_folder_is_an_error(tmp_path: Path, monkeypatch: pytes
 
 def test_no_home_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "getuid", lambda: 987_654_321)  # a user that the system does not know
 
-    assert [finding.what for finding in found({})] == ["HOME is not set"]
+    assert [finding.what for finding in found({})] == [f"HOME is not set, and user {os.getuid()} has no home folder"]
+
+
+def test_without_the_variable_home_is_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path)))
+
+    assert found({}) == []
 
 
 def test_on_another_device_home_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert [finding.severity for finding in found({"VERL_USE_EXTERNAL_MODULES": "verl_cpu"})] == ["warning"]
+    assert [finding.severity for finding in found({"VERL_USE_EXTERNAL_MODULES": "verl_cpu", "HOME": "/dev/null"})] == [
+        "warning"
+    ]
 
 
 @pytest.fixture

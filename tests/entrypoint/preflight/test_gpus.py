@@ -19,7 +19,8 @@ TP = f"{ROLLOUT}.tensor_model_parallel_size"
 
 
 def found(settings: Mapping[str, Any], machine: Machine, environ: Mapping[str, str] | None = None) -> list[Finding]:
-    return list(check_gpus(situation(settings, machine=machine, environ=environ)))
+    given = frozenset({"trainer.n_gpus_per_node"})
+    return list(check_gpus(situation(settings, machine=machine, environ=environ, given=given)))
 
 
 def test_as_many_as_are_asked_for_are_right() -> None:
@@ -93,7 +94,9 @@ def test_a_reward_model_s_own_pool_counts_too() -> None:
         ({"trainer.device": "npu"}, {}),
         ({}, {"VERL_USE_EXTERNAL_MODULES": "verl_cpu"}),
         ({}, {"VERL_PLATFORM": "cpu"}),
+        ({}, {"VERL_ENGINE_DEVICE": "npu"}),
         ({}, {"RAY_ADDRESS": "head:6379"}),
+        ({}, {"RAY_ADDRESS": "auto"}),
         ({"ray_kwargs.ray_init.num_gpus": 1}, {}),
         ({"ray_init.num_gpus": 1}, {}),
     ],
@@ -104,6 +107,56 @@ def test_gpus_are_not_counted_where_others_decide(settings: dict[str, Any], envi
 
 def test_a_ray_of_its_own_counts_the_gpus_here() -> None:
     assert len(found(EIGHT, Machine(), {"RAY_ADDRESS": "local"})) == 1
+
+
+def test_the_node_of_ray_head_trains_and_counts_its_gpus() -> None:
+    head = situation({**EIGHT, "trainer.nnodes": 2}, environ={"RAY_ADDRESS": "auto"}, is_head=True)
+
+    assert [finding.what for finding in check_gpus(head)] == [
+        "no GPU is visible, 8 is verl's default (trainer.n_gpus_per_node)"
+    ]
+
+
+def test_a_module_of_rewards_leaves_the_gpus_to_verl() -> None:
+    assert len(found(EIGHT, Machine(gpus=gpus(4)), {"VERL_USE_EXTERNAL_MODULES": "my_rewards"})) == 1
+
+
+def test_a_number_that_nobody_gave_is_told_as_verl_s_own() -> None:
+    findings = list(check_gpus(situation(EIGHT, machine=Machine(gpus=gpus(4)))))
+
+    assert [finding.what for finding in findings] == ["4 GPUs visible (4 x H100), 8 is verl's default"]
+
+
+def mig(count: int) -> Machine:
+    return Machine(gpus=gpus(1, name="A100 MIG 1g.10gb", uuid="MIG-1") * count)
+
+
+def test_instances_of_one_card_must_be_told_to_ray() -> None:
+    assert found({"trainer.n_gpus_per_node": 2, "ray_kwargs.ray_init.num_gpus": None}, mig(2)) == [
+        Finding(
+            check="gpus",
+            severity="error",
+            what="2 MIG instances of 1 card are visible, 2 asked for",
+            why="Ray counts cards: Total available GPUs 1 is less than total desired GPUs 2",
+            todo="trainer.n_gpus_per_node=1, one instance a card; or ray_kwargs.ray_init.num_gpus=2, where NCCL can "
+            "join instances of one card",
+        )
+    ]
+
+
+def test_a_key_that_verl_does_not_list_is_added() -> None:
+    settings = {"trainer.n_gpus_per_node": 2, "ray_kwargs.ray_init.num_cpus": None}
+
+    assert [finding.todo for finding in found(settings, mig(2))] == [
+        (
+            "trainer.n_gpus_per_node=1, one instance a card; or +ray_kwargs.ray_init.num_gpus=2, where NCCL can join "
+            "instances of one card"
+        )
+    ]
+
+
+def test_one_instance_is_one_card() -> None:
+    assert found({"trainer.n_gpus_per_node": 1}, mig(1)) == []
 
 
 def test_nothing_is_said_where_the_settings_do_not_say_how_many() -> None:
@@ -121,6 +174,23 @@ def test_memory_that_others_hold_is_a_warning() -> None:
             why="the rollout engine wants its share (rollout.gpu_memory_utilization) of all memory, and finds it taken",
             todo="`nvidia-smi` on the host names the programs that hold it; end them, or pick other GPUs",
         )
+    ]
+
+
+VLLM = {"trainer.n_gpus_per_node": 2, f"{ROLLOUT}.name": "vllm", f"{ROLLOUT}.gpu_memory_utilization": 0.5}
+
+
+def test_less_memory_than_vllm_will_take_is_told_as_vllm_tells_it() -> None:
+    findings = found(VLLM, Machine(gpus=gpus(2, free=39 * GIB)))
+
+    assert [(finding.severity, finding.why) for finding in findings] == [
+        ("warning", "vLLM refuses to start: Free memory on device … is less than desired GPU memory utilization")
+    ]
+
+
+def test_memory_that_is_enough_for_vllm_s_share_is_told_otherwise() -> None:
+    assert [finding.why for finding in found(VLLM, Machine(gpus=gpus(2, free=41 * GIB)))] == [
+        "the rollout engine wants its share (rollout.gpu_memory_utilization) of all memory, and finds it taken"
     ]
 
 

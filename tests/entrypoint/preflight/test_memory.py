@@ -153,4 +153,4 @@ def test_nothing_is_said_of_gpus_that_do_not_tell_their_memory(tmp_path: Path) -
 
 
 def test_nothing_is_said_of_gpus_that_are_none(tmp_path: Path) -> None:
-    assert of_llama(tmp_path, ONE, Machine(gpus=gpus(1, memory=GIB)), VERL_USE_EXTERNAL_MODULES="verl_cpu") == []
+    assert of_llama(tmp_path, ONE, Machine(gpus=gpus(1, memory=GIB)), VERL_PLATFORM="cpu") == []

@@ -90,6 +90,51 @@ def test_megatron_without_its_core_is_missing(tmp_path: Path, monkeypatch: pytes
     ]
 
 
+@pytest.mark.parametrize(
+    ("release", "bridge", "missing"),
+    [
+        ((0, 6), {"use_mbridge": False}, []),
+        ((0, 6), {"use_mbridge": True}, ["not installed: mbridge, for megatron.use_mbridge=True"]),
+        (
+            (0, 8),
+            {"use_mbridge": True, "vanilla_mbridge": True},
+            ["not installed: mbridge, for megatron.use_mbridge=True"],
+        ),
+        (
+            (0, 9),
+            {"use_mbridge": True, "vanilla_mbridge": False},
+            ["not installed: megatron.bridge, for megatron.vanilla_mbridge=False"],
+        ),
+    ],
+)
+def test_megatron_needs_the_bridge_that_the_settings_name(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    release: tuple[int, int],
+    bridge: dict[str, bool],
+    missing: list[str],
+) -> None:
+    install(monkeypatch, packages(verl(tmp_path), *ALL, "megatron.core"))
+    settings = {f"{ACTOR}.strategy": "megatron", f"{ACTOR}.megatron": bridge}
+
+    assert [finding.what for finding in found({**V1, **settings}, release)] == missing
+
+
+def test_an_older_transfer_queue_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, packages(verl(tmp_path), *ALL))
+    distribution(tmp_path, "TransferQueue", "0.1.8")
+
+    assert found(V1) == [
+        Finding(
+            check="verl",
+            severity="warning",
+            what="TransferQueue 0.1.8 is installed, and verl asks for TransferQueue>=0.1.10",
+            why="verl's trainer keeps its samples there, and may call what an older one lacks",
+            todo="pip install 'TransferQueue>=0.1.10', in the base or as a wheel in models.lock",
+        )
+    ]
+
+
 def test_a_newer_verl_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, packages(verl(tmp_path, "0.10.0"), *ALL))
 

@@ -41,12 +41,15 @@ def test_checks_are_told_in_order() -> None:
         "driver",
         "verl",
         "flash-attn",
+        "choices",
+        "lora",
         "batches",
         "memory",
         "cpus",
         "shm",
         "limits",
         "disk",
+        "resume",
         "folders",
         "ray",
         "wandb",
@@ -56,6 +59,8 @@ def test_checks_are_told_in_order() -> None:
 def test_every_finding_carries_the_name_that_skips_its_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     bad = {**FSDP, "data.train_batch_size": 3, f"{ROLLOUT}.n": 1, "trainer.logger": ["nosuch"], "trainer.save_freq": 0}
+    bad |= {"trainer.resume_mode": "resume_path", "data.truncation": 1, "algorithm.adv_estimator": "gpro"}
+    bad |= {f"{MODEL}.lora_adapter_path": "/adapter"}
     machine = Machine(gpus=gpus(2), cuda=(11, 8), nofile=1, shm=1, shm_free=1, memory=1, ray_cpus=1)
     model = bake(tmp_path, LLAMA_8B, llama_tensors())
     found = preflight(
@@ -63,7 +68,7 @@ def test_every_finding_carries_the_name_that_skips_its_check(tmp_path: Path, mon
             {**bad, "trainer.default_local_dir": "x"},
             machine=machine,
             models=(model,),
-            environ={"CUDA_VERSION": "12.8", "RAY_AUTH_MODE": "token"},
+            environ={"CUDA_VERSION": "12.8", "RAY_AUTH_MODE": "token", "HOME": "/dev/null"},
             root=tmp_path,
         )
     )
@@ -78,7 +83,7 @@ def test_a_check_that_is_skipped_says_nothing() -> None:
 def test_all_findings_of_a_check_are_told() -> None:
     tree = {**SMALL, f"{ROLLOUT}.tensor_model_parallel_size": 3, "trainer.nnodes": 1}
 
-    found = preflight(situation(tree, machine=FEW), skip=others("gpus"))
+    found = preflight(situation(tree, machine=FEW, given=frozenset(SMALL)), skip=others("gpus"))
 
     assert [finding.what for finding in found] == [
         "4 GPUs visible (4 x H100), 8 asked for",
@@ -92,8 +97,8 @@ def test_an_unknown_name_is_refused_with_near_ones() -> None:
 
     assert caught.value.message == "no preflight check is called 'memroy'"
     assert caught.value.hint == (
-        "did you mean memory? the checks are gpus, driver, verl, flash-attn, batches, memory, cpus, shm, limits, disk, "
-        "folders, ray, wandb, columns"
+        "did you mean memory? the checks are gpus, driver, verl, flash-attn, choices, lora, batches, memory, cpus, "
+        "shm, limits, disk, resume, folders, ray, wandb, columns"
     )
 
 
@@ -108,6 +113,8 @@ KEYS = (
     "trainer.logger",
     "trainer.default_local_dir",
     "trainer.save_freq",
+    "trainer.resume_mode",
+    "trainer.resume_from_path",
     "trainer.use_v1",
     "trainer.v1.trainer_mode",
     "trainer.v1.separate_async.parameter_sync_step",
@@ -148,6 +155,12 @@ KEYS = (
     f"{ACTOR}.megatron.expert_model_parallel_size",
     f"{MODEL}.lora_rank",
     f"{MODEL}.lora.rank",
+    f"{MODEL}.lora_adapter_path",
+    f"{MODEL}.external_lib",
+    f"{ACTOR}.loss_agg_mode",
+    f"{ACTOR}.optim.lr_scheduler_type",
+    f"{ACTOR}.megatron.use_mbridge",
+    f"{ACTOR}.megatron.vanilla_mbridge",
     f"{MODEL}.target_modules",
     f"{MODEL}.use_shm",
     f"{MODEL}.use_remove_padding",
@@ -169,7 +182,21 @@ PLAIN = st.recursive(
     | st.integers(min_value=0, max_value=64)
     | st.floats()
     | st.text(max_size=8)
-    | st.sampled_from(["???", "fsdp", "fsdp2", "megatron", "vllm", "gae", "SimpleStorage", "separate_async", "bf16"]),
+    | st.sampled_from(
+        [
+            "???",
+            "fsdp",
+            "fsdp2",
+            "megatron",
+            "vllm",
+            "gae",
+            "auto",
+            "resume_path",
+            "SimpleStorage",
+            "separate_async",
+            "bf16",
+        ]
+    ),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=4,
 )
