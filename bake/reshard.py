@@ -166,12 +166,16 @@ def changed_index(index_path: str, content: bytes, divided: Mapping[str, Sequenc
         path: {name: shard.path for shard in shards for name in shard.tensors} for path, shards in divided.items()
     }
     renamed = {path: shards[0].path for path, shards in divided.items() if shards[0].is_whole}
-    for name, path in indexed(index_path, content).items():
+    named = indexed(index_path, content)
+    for name, path in named.items():
         if path not in places:
             continue
         if (place := renamed.get(path) or places[path].get(name)) is None:
             raise SourceError(f"{index_path}: expected tensor {name!r} in {path}, and its header has none")
         weight_map[name] = posixpath.join(posixpath.dirname(weight_map[name]), posixpath.basename(place))
+    for path in sorted((places.keys() - renamed.keys()) & set(named.values())):
+        if left := [name for name in places[path] if named.get(name) != path]:
+            raise SourceError(f"{index_path}: expected every tensor of {path}, and it lacks {', '.join(sorted(left))}")
     return _dump(document)
 
 

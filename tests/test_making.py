@@ -104,7 +104,8 @@ def test_a_model_in_one_large_file_is_to_be_divided() -> None:
     model = locked([sized("config.json", 9), sized("model.safetensors", 12 * GB)])
 
     assert hint(model) == (
-        "bake add tiny@NEW_VERSION dir://model --max-shard-size 5GB divides its weights, tensor by tensor"
+        "bake add tiny@NEW_VERSION dir://model --base scratch --max-shard-size 5GB "
+        "divides its weights, tensor by tensor"
     )
 
 
@@ -113,7 +114,17 @@ def test_a_model_that_is_divided_already_is_to_be_divided_into_smaller_ones(aske
     model = locked([sized("model.safetensors", 12 * GB)], max_shard_size=asked)
 
     assert hint(model) == (
-        f"bake add tiny@NEW_VERSION dir://model --max-shard-size {size} divides its weights, tensor by tensor"
+        f"bake add tiny@NEW_VERSION dir://model --base scratch --max-shard-size {size} "
+        "divides its weights, tensor by tensor"
+    )
+
+
+def test_the_command_asks_for_the_same_model() -> None:
+    model = locked([sized("model.safetensors", 12 * GB)], revision="step 500", exclude=("*.bin",), overrides=("a=b",))
+
+    assert hint(model).partition(" divides")[0] == (
+        "bake add tiny@NEW_VERSION dir://model --base scratch --revision 'step 500' --exclude '*.bin' --override a=b "
+        "--max-shard-size 5GB"
     )
 
 
@@ -133,4 +144,6 @@ def test_the_model_of_the_largest_layer_is_named() -> None:
     critic = locked([sized("model.safetensors", 12 * GB)], model=ModelId("critic", "v2"))
     actor = locked([sized("model.safetensors", 2 * GB)], critic=critic.id)
 
-    assert smaller_shards(plan_image(Lock(models=(critic, actor)), actor.id)).startswith("bake add critic@NEW_VERSION ")
+    said = smaller_shards(plan_image(Lock(models=(critic, actor)), actor.id))
+    assert said.startswith("bake add critic@NEW_VERSION ")
+    assert said.endswith(f" (and a new version of {actor.id} that names it)")

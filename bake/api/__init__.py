@@ -13,9 +13,9 @@ from bake.api.pushing import Pushed, push
 from bake.api.rebasing import Rebased, rebase
 from bake.api.remote import reference_of
 from bake.api.rendering import render_model, write_renderings
-from bake.api.resharding import smaller_shards
 from bake.api.running import Run, image_name, run, run_command
 from bake.api.several import JOBS, Outcome, Way, build_several, exit_code
+from bake.api.smaller import smaller_shards
 from bake.api.summary import append_summary
 from bake.api.verified import Verified
 from bake.api.verifying import verify_target

@@ -16,10 +16,10 @@ from bake.api.building import assemble, record_layers
 from bake.api.layers import Layers
 from bake.api.recognizing import lasting_tag, recognize, unread_words
 from bake.api.remote import open_registry
-from bake.api.resharding import smaller_shards
 from bake.api.scanning import refuse_tokens_in
 from bake.api.sending import Sender
 from bake.api.small import SmallBlobs
+from bake.api.smaller import smaller_shards
 from bake.api.streaming import layer_words
 from bake.api.wheels import open_wheels_layer, wheels_step
 from bake.api.workers import Workers

@@ -16,18 +16,14 @@ from bake.digest import Digest
 from bake.entrypoint.index import is_index
 from bake.errors import OutputError, SourceError
 from bake.lock import LockedModel, Resharded
-from bake.plan import LARGE, MAX_LAYERS
 from bake.record import RecordedFile
 from bake.reshard import RULE, Shard, changed_index, divide, indexed, is_too_large, new_index, numbered, own_index
-from bake.units import count_text, parse_size, size_text
+from bake.units import count_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bake.api.workspace import Workspace
-    from bake.plan import ImagePlan
-
-_USUAL = "5GB"
 
 
 class Source(Protocol):
@@ -61,21 +57,6 @@ class Resharding:
         return {file.path: file for file in self.files if file.path in paths}
 
 
-def smaller_shards(image_plan: ImagePlan) -> str:
-    """What to type where a registry would refuse the largest layer for its size, or why there is nothing to type."""
-    layer = max(image_plan.layers, key=lambda one: one.size)
-    if len(layer.files) > 1 and max(file.size for file in layer.files) < LARGE:
-        return "bake divides large files, and this layer holds small ones"
-    if len(layer.files) > 1:
-        return f"an image has {MAX_LAYERS} layers of weights at most, so these shards share them"
-    if not layer.files[0].path.endswith(".safetensors"):
-        return f"bake divides safetensors files, and {layer.files[0].path} is none: convert the model"
-    (model,) = (planned.model for planned in image_plan.models if planned.model.id == layer.model)
-    size = _USUAL if model.shard_limit is None or model.shard_limit > parse_size(_USUAL) else "SIZE"
-    command = f"bake add {model.id.name}@NEW_VERSION {model.source} --max-shard-size {size}"
-    return f"{command} divides its weights, tensor by tensor"
-
-
 def reshard(workspace: Workspace, model: LockedModel, files: Sequence[RecordedFile], source: Source) -> Resharding:
     """Divide what is larger than the model asks for. Raises SourceError, DigestError, OutputError, NetworkError."""
     limit = model.shard_limit
@@ -91,9 +72,9 @@ def reshard(workspace: Workspace, model: LockedModel, files: Sequence[RecordedFi
     if not divided:
         return Resharding(files=tuple(files))
     changed = _changed_indexes(indexes, placed)
+    _refuse_collisions(model, files, placed)
     if known := _known(model, files, [*placed, *changed], source):
         return known
-    _refuse_collisions(model, files, placed)
     made = _read_once(workspace, model, placed, source)
     return _join(files, placed, made, indexes=indexes, changed=changed)
 
@@ -122,7 +103,7 @@ def _divisible(
         elif index in paths:
             raise SourceError(
                 f"{model.id}: {file.path} cannot be divided: {index} is there too, and names other files",
-                hint=f"leave one of the two out: --exclude {file.path}, or --exclude {index}",
+                hint=f"leave this one out: --exclude {file.path}",
             )
         elif index is None:
             workspace.progress.warn(
@@ -164,9 +145,14 @@ def _placed(
 
 def _changed_indexes(
     indexes: Mapping[RecordedFile, bytes], divided: Mapping[RecordedFile, Sequence[Shard]]
-) -> list[RecordedFile]:
-    paths = {file.path for file in divided}
-    return [file for file, content in indexes.items() if paths & set(indexed(file.path, content).values())]
+) -> dict[RecordedFile, bytes]:
+    """The indexes that name a file which does not stay as it is, and what they become. Raises SourceError."""
+    by_path = {file.path: shards for file, shards in divided.items()}
+    return {
+        file: changed_index(file.path, content, by_path)
+        for file, content in indexes.items()
+        if not by_path.keys().isdisjoint(indexed(file.path, content).values())
+    }
 
 
 def _known(
@@ -248,13 +234,12 @@ def _join(
     made: Mapping[RecordedFile, tuple[Digest, list[RecordedFile]]],
     *,
     indexes: Mapping[RecordedFile, bytes],
-    changed: Sequence[RecordedFile],
+    changed: Mapping[RecordedFile, bytes],
 ) -> Resharding:
     resharded, new = [], []
-    by_path = {file.path: shards for file, shards in divided.items()}
     named = {path for file in changed for path in indexed(file.path, indexes[file]).values()}
-    for file in changed:
-        new.append(_recorded(file.path, changed_index(file.path, indexes[file], by_path)))
+    for file, content in changed.items():
+        new.append(_recorded(file.path, content))
         resharded.append(Resharded(source=file, files=(file.path,)))
     for file, (digest, shards) in made.items():
         index = own_index(file.path)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from bake.api.fetching import Here, folder_reader, hub_reader
 from bake.digest import CHUNK, Digest
-from bake.errors import SourceError
+from bake.errors import DigestError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from bake import hub
     from bake.api.workspace import Workspace
@@ -54,10 +55,22 @@ class HubSource:
                 show=count,
             )
         if not shown:  # it was here, or another bake has fetched it meanwhile
-            with path.open("rb", buffering=0) as stream:
-                while piece := stream.read(CHUNK):
-                    show(piece)
+            self._show_proven(path, file, show)
         return file.digest
+
+    def _show_proven(self, path: Path, file: RecordedFile, show: Callable[[bytes], object]) -> None:
+        """What is made of these bytes is named by a digest of its own, so that they are proven in this very read."""
+        hasher = hashlib.sha256()
+        with path.open("rb", buffering=0) as stream:
+            while piece := stream.read(CHUNK):
+                hasher.update(piece)
+                show(piece)
+        if (found := Digest(hasher.hexdigest())) != file.digest:
+            self._store.forget(path)
+            raise DigestError(
+                f"{path}: expected {file.digest}, found {found}",
+                hint="its bytes have changed since they were fetched: delete it, then run the same command again",
+            )
 
 
 def changed_error(snapshot: FolderSnapshot, paths: Sequence[str]) -> SourceError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 from typing import TYPE_CHECKING
@@ -276,10 +277,38 @@ def test_a_whole_file_beside_the_index_of_others_is_refused(place: Place, bake: 
         "",
         [
             f"error: tiny@v1: {MODEL} cannot be divided: {INDEX} is there too, and names other files",
-            f"hint: leave one of the two out: --exclude {MODEL}, or --exclude {INDEX}",
+            f"hint: leave this one out: --exclude {MODEL}",
         ],
     )
     assert place.lock.read_text() == EMPTY_LOCK
+
+
+def test_an_index_that_lacks_tensors_is_refused_before_anything_is_read_whole(
+    hub: FakeHub, place: Place, bake: Bake
+) -> None:
+    lacking = index({"a": FIRST, "b": FIRST, "d": SECOND})
+    hub.add_repo("org/name", {"config.json": b"{}", FIRST: WEIGHTS, SECOND: shard("d"), INDEX: lacking})
+
+    ran = bake("-q", "add", "tiny@v1", "hf://org/name", *SMALLER)
+
+    assert (ran.code, ran.err) == (4, f"error: {INDEX}: expected every tensor of {FIRST}, and it lacks c\n")
+    assert [path for path in (place.store / "files").rglob("*") if path.is_file() and path.stat().st_size > 3000] == []
+
+
+def test_a_fetched_file_that_has_changed_since_is_proven_again_while_it_is_divided(from_hub: Place, bake: Bake) -> None:
+    path = Store(from_hub.store).file(Digest.of(WEIGHTS), size=len(WEIGHTS))
+    assert path is not None
+    status = path.stat()
+    path.chmod(0o644)
+    path.write_bytes(WEIGHTS[:-1] + b"\x08")
+    path.chmod(0o444)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    ran = bake("-q", "add", "tiny@v2", "hf://org/name", "--max-shard-size", "2kB")
+
+    assert (ran.code, ran.out) == (6, "")
+    assert ran.err.startswith(f"error: {path}: expected {Digest.of(WEIGHTS)}, found sha256:")
+    assert [str(model.id) for model in parse(from_hub.lock.read_text()).models] == ["tiny@v1"]
 
 
 def test_shards_never_take_the_names_of_other_files(place: Place, bake: Bake) -> None:
