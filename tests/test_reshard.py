@@ -280,6 +280,7 @@ def test_a_name_that_is_no_text_is_refused() -> None:
         shards_of(content, limit=1)
 
 
+@pytest.mark.slow
 def test_more_shards_than_five_digits_can_count_are_refused() -> None:
     header = {f"t{number}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for number in range(100_000)}
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.hub_server import FakeHub
 
+pytestmark = pytest.mark.slow
+
 MOMENTS = [0.06, 0.09, 0.12, 0.15, 0.18, 0.21, 0.25, 0.3, 0.4, 0.5]
 """Seconds after its start at which a bake is stopped: while it starts, while it packs, while it ends."""
 
@@ -138,7 +140,6 @@ def test_a_build_that_is_stopped_leaves_no_image_or_a_whole_one(
     assert left_over(place) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("seed", range(60))
 def test_a_build_that_is_stopped_at_any_moment(place: Place, bake: Bake, number: signal.Signals, seed: int) -> None:
@@ -150,7 +151,6 @@ def test_a_build_that_is_stopped_at_any_moment(place: Place, bake: Bake, number:
     assert left_over(place) == []
 
 
-@pytest.mark.slow
 def test_a_build_that_is_killed_a_hundred_times_in_a_row(place: Place, bake: Bake) -> None:
     digest, lock = large(place, bake), place.lock.read_bytes()
 
@@ -195,7 +195,6 @@ def test_an_add_that_is_killed_leaves_the_old_lock_or_the_new_one(place: Place, 
     assert bake("-q", "add", "other@v1", "dir://m").code == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_a_lock_that_is_killed_loses_no_model(place: Place, bake: Bake, seed: int) -> None:
     """Each model is saved as soon as it is resolved, so that the lock is written many times."""

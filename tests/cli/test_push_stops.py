@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.hub_server import FakeHub
     from tests.registry.server import FakeRegistry
 
+pytestmark = pytest.mark.slow
+
 MOMENTS = [0.15, 0.22, 0.29, 0.36, 0.43, 0.5, 0.6, 0.7]
 """Seconds after its start at which a push is stopped: while it asks, while it sends, while it puts the tags."""
 

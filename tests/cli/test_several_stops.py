@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.hub_server import FakeHub
     from tests.registry.server import FakeRegistry
 
+pytestmark = pytest.mark.slow
+
 ENDINGS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 """Each signal, with the exit code and the last word."""
 

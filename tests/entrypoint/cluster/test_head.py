@@ -100,6 +100,7 @@ def test_a_port_that_is_free_stays_free() -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_head_whose_ray_never_answers_tells_what_ray_said_and_of_no_firewall(tmp_path: Path) -> None:
     port = free_port()
 
@@ -154,6 +155,7 @@ def test_what_ray_said_is_told_although_it_is_being_asked_again(tmp_path: Path) 
     assert told[-1] == "ray: ConnectionError: no Ray at 127.0.0.1:1"
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_come_to_ray_is_a_question_of_the_firewall(tmp_path: Path) -> None:
     roll_call, ray_port = f"--roll-call-port={free_port()}", f"--ray-port={free_port()}"
     model = f"--model=tiny@v1={RIGHT}"
