@@ -48,6 +48,8 @@ def _missing(why: str) -> NoReturn:
 
 def _connect(store: Store) -> tuple[docker.DockerClient, str]:
     host = _HOSTS[store] or _OWN
+    if host.startswith("unix://") and not Path(host.removeprefix("unix://")).exists():
+        _missing(f"no Docker Engine answers at {host}")  # docker-py would leave its socket open
     try:
         client = docker.DockerClient(base_url=host, timeout=120)
         about = client.info()
